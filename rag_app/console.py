@@ -1,0 +1,105 @@
+"""What the command line writes: answers as tables, progress bars, and errors as one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from rag_app.answers import Answer
+    from rag_app.stores import StepProgress
+
+# Results go to standard output; everything else to standard error, so that --json can be piped.
+out = Console()
+err = Console(stderr=True)
+
+EXCERPT_WORDS = 28
+
+
+def log(line: str) -> None:
+    """A line about what is being done."""
+    err.print(f"[dim]{escape(line)}[/dim]", highlight=False)
+
+
+def fail(message: str) -> None:
+    """An error, in one line."""
+    err.print(f"[red]error:[/red] {escape(' '.join(message.split()))}", highlight=False, soft_wrap=True)
+
+
+def print_json(value: object) -> None:
+    """A value as JSON on standard output, as it is: no colours, no wrapping."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+@contextmanager
+def progress_bar() -> Iterator[StepProgress]:
+    """A bar with count, rate and time left; give the value to a pipeline as its `progress`."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.progress import TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text("" if not task.speed else f"{task.speed:,.1f}/s")
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=err, transient=False, speed_estimate_period=60) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=max(total, done) if total else None)
+
+        yield report
+
+
+def print_answer(answer: Answer, *, notes: Sequence[str] = ()) -> None:
+    """One retriever's answer with its passages and the factors of their scores."""
+    title = f"[bold]{escape(answer.retriever)}[/bold]"
+    if answer.error:
+        out.print(f"{title}: [red]no answer[/red] ({escape(answer.error)})", highlight=False)
+    elif answer.prompt:
+        text = escape(answer.answer) or "[dim](the reader gave no answer)[/dim]"
+        out.print(f"{title}: [green]{text}[/green]", highlight=False)
+    else:
+        out.print(title)
+    if answer.hits:
+        out.print(_passages(answer))
+    elif answer.retriever != "closed-book":
+        out.print("[dim]no passage found[/dim]")
+    if answer.dropped:
+        out.print(f"[dim]{answer.dropped} passage(s) left out of the prompt for length[/dim]")
+    if answer.timings:
+        stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in answer.timings.items())
+        out.print(f"[dim]seconds: {stages}[/dim]", highlight=False)
+    for note in notes:
+        out.print(f"[yellow]note:[/yellow] {escape(note)}", highlight=False)
+    out.print()
+
+
+def _passages(answer: Answer) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    dense = answer.hits[0].cosine is not None
+    for heading in ("#", "score", *(("cosine", "|d|") if dense else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("passage")
+    for hit in answer.hits:
+        words = hit.passage.text.split()
+        excerpt = " ".join(words[:EXCERPT_WORDS]) + (" …" if len(words) > EXCERPT_WORDS else "")
+        factors = [f"{hit.cosine:.3f}", f"{hit.norm:.2f}"] if hit.cosine is not None else []
+        heading = f"[bold]{escape(hit.passage.title)}[/bold]: " if hit.passage.title else ""
+        table.add_row(str(hit.rank), f"{hit.score:.3f}", *factors, heading + escape(excerpt))
+    return table

@@ -1,0 +1,196 @@
+"""Questions to answers: the parts of a configuration, loaded when first needed and put together.
+
+    from rag_app import Pipeline
+    Pipeline.from_config("configs/demo.toml").answer(["Who built the Eiffel Tower?"])
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from generator.base import Completion, Generator, Sampling
+from generator.errors import GeneratorError
+from rag_app.answers import Answer
+from rag_app.config import Config, load_config
+from rag_app.prompt import BuiltPrompt, build_prompt, extract_answer, stop_strings
+
+if TYPE_CHECKING:
+    from rag_app.stores import Stores
+    from retriever.base import Hit, Retriever
+
+CLOSED_BOOK = "closed-book"
+"""The name of the row that reads no passages; it is a retriever wherever one is named."""
+
+
+class Pipeline:
+    """A configuration at work. Safe to share between threads.
+
+    Args:
+        config: What to load.
+        log: Told, in a line, of each long step before it starts.
+        progress: Told of (what, done, total) during long steps.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        log: Callable[[str], None] | None = None,
+        progress: Callable[[str, int, int | None], None] | None = None,
+    ) -> None:
+        self.config = config
+        self._log = log or (lambda line: None)
+        self._progress = progress
+        self._lock = threading.RLock()
+        self._stores: Stores | None = None
+        self._generator: Generator | None = None
+
+    @classmethod
+    def from_config(cls, path: str | Path | None = None, overrides: Sequence[str] = ()) -> Pipeline:
+        """A pipeline from a TOML file (the demo where none is named) and `key=value` overrides.
+
+        Raises:
+            ConfigError: A key or value that does not fit.
+        """
+        return cls(load_config(path, overrides))
+
+    def retriever(self, name: str) -> Retriever:
+        """The retriever of that name, its index built if need be.
+
+        Raises:
+            ConfigError: No retriever of that name.
+            RetrieverError: Its corpus, index or encoder cannot be used.
+        """
+        with self._lock:
+            if self._stores is None:
+                from rag_app.stores import Stores
+
+                self._stores = Stores(self.config, self._log, self._progress)
+            return self._stores.retriever(name)
+
+    @property
+    def generator(self) -> Generator:
+        """The reader, loaded on first use.
+
+        Raises:
+            WeightsError: Its weights cannot be had.
+            GeneratorError: It cannot be started.
+        """
+        with self._lock:
+            if self._generator is None:
+                from rag_app.reader import load_reader
+
+                self._generator = load_reader(self.config, self._log)
+            return self._generator
+
+    @property
+    def sampling(self) -> Sampling:
+        """How answers are decoded."""
+        decoding = self.config.decoding
+        return Sampling(
+            max_tokens=decoding.max_tokens,
+            temperature=decoding.temperature,
+            seed=decoding.seed,
+            stop=stop_strings(self.config.prompt.style),
+        )
+
+    def search(self, questions: Sequence[str], retriever: str, k: int | None = None) -> list[Answer]:
+        """Retrieve only: Answers whose `answer` is empty. k is the retriever's own where not given."""
+        if retriever == CLOSED_BOOK:
+            return [Answer(CLOSED_BOOK) for _ in questions]
+        found = self.retriever(retriever).retrieve(questions, k or self.config.retriever(retriever).k)
+        share = {stage: seconds / max(1, len(questions)) for stage, seconds in found.seconds.items()}
+        return [Answer(retriever, hits=hits, timings=dict(share)) for hits in found.hits]
+
+    def answer(self, questions: Sequence[str], retriever: str | None = None, k: int | None = None) -> list[Answer]:
+        """Answer a batch with one retriever (the configuration's first page retriever where not named).
+
+        A question whose prompt cannot be made or answered has `error` set; the others are not disturbed.
+        """
+        name = retriever or self.config.page.retrievers[0]
+        found = self.search(questions, name, k)
+        return list(self._read(questions, found))
+
+    def compare(self, question: str, retrievers: Sequence[str], k: int | None = None) -> list[Answer]:
+        """The same question to several retrievers, one after the other, each timed alone."""
+        return [self.answer([question], name, k)[0] for name in retrievers]
+
+    def stream(self, question: str, found: Answer) -> Iterator[Answer]:
+        """Read what `search` found, yielding the answer as it grows; the last one has all timings."""
+        started = time.perf_counter()
+        try:
+            built = self._prompt("stream", question, found.hits)
+        except GeneratorError as error:
+            yield replace(found, error=str(error))
+            return
+        base = _with_prompt(found, built, time.perf_counter() - started)
+        text = ""
+        generating = time.perf_counter()
+        timings = dict(base.timings)
+        yield base
+        try:
+            for piece in self.generator.stream(built.prompt, self.sampling):
+                timings.setdefault("first_token", time.perf_counter() - generating)
+                text += piece
+                yield replace(base, answer=extract_answer(text), timings=dict(timings))
+        except GeneratorError as error:
+            yield replace(base, error=str(error))
+            return
+        timings["generate"] = time.perf_counter() - generating
+        yield replace(base, answer=extract_answer(text), timings=timings)
+
+    def close(self) -> None:
+        """Free the reader."""
+        with self._lock:
+            if self._generator is not None:
+                self._generator.close()
+                self._generator = None
+
+    def _prompt(self, id: str, question: str, hits: Sequence[Hit]) -> BuiltPrompt:
+        passages = [hit.passage for hit in hits]
+        reserve = self.config.decoding.max_tokens
+        return build_prompt(id, question, passages, self.generator, self.config.prompt, reserve)
+
+    def _read(self, questions: Sequence[str], found: Sequence[Answer]) -> Iterator[Answer]:
+        started = time.perf_counter()
+        answers = list(found)
+        built: dict[str, tuple[int, BuiltPrompt]] = {}
+        for number, (question, answer) in enumerate(zip(questions, found, strict=True)):
+            try:
+                built[str(number)] = (number, self._prompt(str(number), question, answer.hits))
+            except GeneratorError as error:
+                answers[number] = replace(answer, error=str(error))
+        prompting = (time.perf_counter() - started) / max(1, len(questions))
+        started = time.perf_counter()
+        completions = self.generator.generate([prompt.prompt for _, prompt in built.values()], self.sampling)
+        generating = (time.perf_counter() - started) / max(1, len(built))
+        for completion in completions:
+            number, prompt = built[completion.id]
+            base = _with_prompt(found[number], prompt, prompting)
+            answers[number] = _complete(base, completion, generating)
+        yield from answers
+
+
+def _with_prompt(found: Answer, built: BuiltPrompt, seconds: float) -> Answer:
+    return replace(
+        found,
+        dropped=built.dropped,
+        cut=built.cut,
+        prompt_tokens=built.tokens,
+        prompt=built.prompt.text or "\n\n".join(f"{m['role']}: {m['content']}" for m in built.prompt.messages or ()),
+        timings=found.timings | {"prompt": seconds},
+    )
+
+
+def _complete(base: Answer, completion: Completion, seconds: float) -> Answer:
+    return replace(
+        base,
+        answer=extract_answer(completion.text),
+        error=completion.error,
+        timings=base.timings | {"generate": seconds},
+    )

@@ -1,0 +1,161 @@
+"""The retrieval side of a configuration: encoders, indexes and retrievers, each loaded once, when first asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from rag_app.config import Config, EncoderConfig, RetrieverConfig
+from rag_app.errors import ConfigError
+from rag_app.weights import resolve, weights_hash
+from retriever.base import Retriever
+from retriever.build import build_index
+from retriever.chunking import Chunking
+from retriever.corpora import Corpus, read_corpus
+from retriever.dense import DenseRetriever
+from retriever.encoder import Encoder, load_encoder, spec_from_preset
+from retriever.index import Index
+from retriever.lexical import BM25Retriever, BM25Settings
+from retriever.search.base import Searcher
+from retriever.search.exact import ExactSearcher
+from retriever.search.faiss import FaissSearcher
+from retriever.similarity import similarity_from_name
+
+Log = Callable[[str], None]
+StepProgress = Callable[[str, int, int | None], None]
+
+
+class Stores:
+    """What a pipeline retrieves with.
+
+    Args:
+        config: Which encoders, indexes and retrievers there are.
+        log: Told, in a line, of each long step before it starts.
+        progress: Told of (what, done, total) during long steps.
+    """
+
+    def __init__(self, config: Config, log: Log, progress: StepProgress | None = None) -> None:
+        self.config = config
+        self._log = log
+        self._progress = progress
+        self._encoders: dict[str, Encoder] = {}
+        self._indexes: dict[str, Index] = {}
+        self._retrievers: dict[str, Retriever] = {}
+
+    def retriever(self, name: str) -> Retriever:
+        """The retriever of that name; its index is built when there is none yet."""
+        if name not in self._retrievers:
+            self._retrievers[name] = self._load_retriever(name, self.config.retriever(name))
+        return self._retrievers[name]
+
+    def encoder(self, name: str) -> Encoder:
+        """The encoder of that name."""
+        if name not in self._encoders:
+            self._encoders[name] = load_configured_encoder(name, self.config, self._log)
+        return self._encoders[name]
+
+    def index(self, encoder_name: str) -> Index:
+        """The configuration's corpus as that encoder sees it.
+
+        With index.path the index must be there already; without, it is kept in the data folder and built when missing.
+        """
+        if encoder_name not in self._indexes:
+            if self.config.index.path:
+                self._indexes[encoder_name] = Index(self.config.index.path)
+            else:
+                self._indexes[encoder_name] = self._cached_index(encoder_name)
+        return self._indexes[encoder_name]
+
+    def _load_retriever(self, name: str, settings: RetrieverConfig) -> Retriever:
+        index = self.index(settings.encoder)
+        if settings.kind == "bm25":
+            return BM25Retriever(name, index, BM25Settings(settings.k1, settings.b, settings.stemmer))
+        encoder = self.encoder(settings.encoder)
+        similarity = similarity_from_name(settings.similarity, settings.gamma_q, settings.gamma_d)
+        device = self.config.encoders[settings.encoder].device
+        searcher: Searcher = FaissSearcher(index) if settings.searcher == "faiss" else ExactSearcher(index, device)
+        return DenseRetriever(name, encoder, similarity, index, searcher)
+
+    def _cached_index(self, encoder_name: str) -> Index:
+        encoder = self.encoder(encoder_name)
+        corpus = open_corpus(self.config, encoder)
+        settings = self.config.index
+        key = json.dumps([corpus.fingerprint(), encoder.fingerprint, settings.storage, settings.shard_size])
+        label = re.sub(r"\W+", "-", Path(self.config.corpus).stem) or "corpus"
+        name = f"{label}-{encoder_name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+        folder = self.config.resolved_data_dir() / "indexes" / name
+        if not (folder / "manifest.json").is_file():
+            self._log(f"encoding {self.config.corpus} with {encoder.name} into {folder}")
+        return build_configured_index(corpus, encoder, folder, self.config, self._progress)
+
+
+def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
+    """The encoder that table [encoders.NAME] describes.
+
+    Raises:
+        ConfigError: No such table.
+        WeightsError: Its weights cannot be had.
+        RetrieverError: They cannot be loaded as the table says.
+    """
+    settings: EncoderConfig = config.encoder(name)
+    data_dir = config.resolved_data_dir()
+    folder = resolve(settings.model, data_dir=data_dir, log=log, setting=f"encoders.{name}.model")
+    fingerprint = weights_hash(folder, data_dir=data_dir)
+    adapter = None
+    if settings.adapter:
+        adapter = Path(settings.adapter).expanduser()
+        if not adapter.is_dir():
+            raise ConfigError(f"encoders.{name}.adapter names a folder that is not there: {adapter}")
+        fingerprint = f"{fingerprint}+{weights_hash(adapter)}"
+    spec = spec_from_preset(
+        settings.preset,
+        pooling=settings.pooling,
+        query_prefix=settings.query_prefix,
+        passage_prefix=settings.passage_prefix,
+        query_max_tokens=settings.query_max_tokens,
+        passage_max_tokens=settings.passage_max_tokens,
+        precision=settings.precision,
+        trained_for=settings.trained_for,
+    )
+    log(f"loading encoder {settings.model}")
+    return load_encoder(
+        folder,
+        spec,
+        name=settings.model,
+        weights_hash=fingerprint,
+        adapter=adapter,
+        device=settings.device,
+        tokens_per_batch=settings.tokens_per_batch,
+        trust_remote_code=settings.trust_remote_code,
+    )
+
+
+def open_corpus(config: Config, encoder: Encoder) -> Corpus:
+    """The corpus the configuration names; documents are cut by the encoder's own tokenizer."""
+    from rag_app.demo import PASSAGES
+
+    source = PASSAGES if config.corpus == "demo" else config.corpus
+    return read_corpus(
+        source,
+        on_error=config.index.on_error,
+        collapse_duplicates=config.index.collapse_duplicates,
+        chunking=Chunking(config.chunking.max_tokens, config.chunking.overlap),
+        tokenizer=encoder.tokenizer,
+    )
+
+
+def build_configured_index(
+    corpus: Corpus, encoder: Encoder, folder: Path, config: Config, progress: StepProgress | None
+) -> Index:
+    """Build, continue or open the index of a corpus at `folder` with the configuration's storage settings."""
+    return build_index(
+        corpus,
+        encoder,
+        folder,
+        storage=config.index.storage,
+        shard_size=config.index.shard_size,
+        progress=None if progress is None else lambda done, _: progress("passages", done, corpus.estimated_total()),
+    )

@@ -1,0 +1,58 @@
+"""What every retriever is to its callers: a name, a fingerprint and ranked hits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from retriever.passages import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One ranked passage with the factors of its score.
+
+    Attributes:
+        rank: From 1.
+        passage: The passage itself.
+        score: The score that ranked it, under the retriever's own similarity.
+        cosine: Cosine of query and passage vectors; None where there are no vectors (BM25).
+        norm: Length of the passage vector before any normalisation; None where there is none.
+        query_norm: Length of the query vector; None where there is none.
+    """
+
+    rank: int
+    passage: Passage
+    score: float
+    cosine: float | None = None
+    norm: float | None = None
+    query_norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """Hits for a batch of questions, in the order asked, and the seconds each stage took.
+
+    Attributes:
+        hits: One list a question, best first, at most k long.
+        seconds: Wall seconds for the whole batch by stage ("encode", "search").
+    """
+
+    hits: list[list[Hit]]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Retriever(Protocol):
+    """Text in, ranked passages out."""
+
+    name: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever anything that can change the ranking changes."""
+        ...
+
+    def retrieve(self, questions: Sequence[str], k: int) -> Retrieved:
+        """Rank the corpus for each question; k larger than the corpus gives the whole corpus."""
+        ...

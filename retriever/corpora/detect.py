@@ -1,0 +1,146 @@
+"""What a source is, found by looking at its first bytes; a name's ending only breaks ties."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retriever.chunking import Chunking
+from retriever.corpora.documents import DocumentSource, find_documents
+from retriever.corpora.hub import PREFIX, HubSource
+from retriever.corpora.lines import UTF8_BOM, is_gzip, read_head
+from retriever.corpora.parsers import PARSERS, document_kind
+from retriever.corpora.records import ID_NAMES, TEXT_NAMES, check_columns, find_fields
+from retriever.corpora.report import Fault, Source
+from retriever.corpora.tables import JsonlSource, TsvSource
+from retriever.errors import RetrieverError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+KNOWN = (
+    'JSONL with id and text (or contents), TSV with a header "id<TAB>text<TAB>title", '
+    "or a document (.txt .md .html .pdf .docx)"
+)
+BEIR_CORPUS = ("corpus.jsonl", "corpus.jsonl.gz")
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_LFS_MARK = b"version https://git-lfs.github.com/spec/"
+
+
+def open_source(
+    source: str | Path,
+    *,
+    columns: Mapping[str, str] | None,
+    chunking: Chunking,
+    tokenizer: PreTrainedTokenizerBase | None,
+) -> Source:
+    """The reader for a source; arguments as for `read_corpus`.
+
+    Raises:
+        RetrieverError: Nothing there, an unknown format, or columns for something without columns.
+    """
+    mapping = check_columns(columns)
+    if str(source).startswith(PREFIX):
+        return HubSource(str(source), mapping)
+    path = Path(source).expanduser()
+    if not str(source).strip() or not path.exists():
+        raise RetrieverError(f'no file or folder "{source}"{_nearest(path)}')
+    if path.is_dir():
+        table = next((path / name for name in BEIR_CORPUS if (path / name).is_file()), None)
+        if table is None:
+            if mapping:
+                raise RetrieverError(f"{path} is a folder of documents, which have no columns to map")
+            return _open_documents(path, chunking, tokenizer)
+        path = table
+    kind = sniff(path, mapping)
+    if kind == "jsonl":
+        return JsonlSource(path, mapping)
+    if kind == "tsv":
+        return TsvSource(path, mapping)
+    if mapping:
+        raise RetrieverError(f"{path} is a document ({kind}), which has no columns to map")
+    return DocumentSource(path, [(path, kind)], 0, chunking, tokenizer)
+
+
+def sniff(path: Path, columns: Mapping[str, str]) -> str:
+    """Format of a file: "jsonl", "tsv", or a parser's name.
+
+    Args:
+        path: An existing file, gzipped or not.
+        columns: The user's mapping, by which a TSV header is recognised too.
+
+    Raises:
+        RetrieverError: None of the known formats, or known to be something else.
+    """
+    head = read_head(path)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    suffix = next((suffix for suffix in reversed(suffixes) if suffix != ".gz"), "")
+    if not head:
+        raise RetrieverError(f"{path} holds no passages: the file is empty")
+    if head.startswith(_LFS_MARK):
+        raise RetrieverError(f"{path} is a Git LFS pointer and not the data itself: run git lfs pull")
+    first = next((line for line in head.removeprefix(UTF8_BOM).splitlines() if line.strip()), b"").strip(b"\r\n")
+    kind = _table_kind(path, head, first, suffix, columns) or document_kind(head, suffix)
+    if kind is None:
+        raise RetrieverError(f"cannot tell the format of {path}: it must be {KNOWN}")
+    if kind not in ("jsonl", "tsv") and is_gzip(path):
+        raise RetrieverError(f"{path} is a gzipped document ({kind}): unpack it first")
+    return kind
+
+
+def _table_kind(path: Path, head: bytes, first: bytes, suffix: str, columns: Mapping[str, str]) -> str | None:
+    """Whether the file has a passage a line; a clearly named table with a wrong first line is still a table."""
+    names = set(first.decode("utf-8", "replace").replace('"', "").split("\t"))
+    ids = {columns["id"]} if "id" in columns else set(ID_NAMES)
+    texts = {columns["text"]} if "text" in columns else set(TEXT_NAMES)
+    if names & ids and names & texts:
+        return "tsv"
+    named_json = suffix in (".jsonl", ".json", ".ndjson")
+    if named_json or suffix == ".tsv":
+        if head.startswith(_UTF16_MARKS):
+            raise RetrieverError(f"{path} is UTF-16 text: save it as UTF-8")
+        if first.startswith(b"["):
+            raise RetrieverError(f"{path} is a JSON list: write one object a line (JSONL)")
+    if suffix == ".tsv":
+        header = '"id<TAB>text<TAB>title"'
+        raise RetrieverError(f"{path}: the first line must be a header with id and text, such as {header}")
+    if named_json or _is_passage(first, columns, whole=b"\n" in head):
+        return "jsonl"
+    return None
+
+
+def _is_passage(first: bytes, columns: Mapping[str, str], *, whole: bool) -> bool:
+    """Whether a line is a JSON object that holds a passage (a text may begin with some other object)."""
+    if not first.startswith(b"{"):
+        return False
+    if not whole:  # the first line is longer than what was read
+        return first[1:].lstrip().startswith(b'"')
+    try:
+        record = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and not isinstance(find_fields(record, columns), Fault)
+
+
+def _open_documents(folder: Path, chunking: Chunking, tokenizer: PreTrainedTokenizerBase | None) -> Source:
+    files, ignored = find_documents(folder)
+    if not files:
+        endings = " ".join(suffix for parser in PARSERS.values() for suffix in parser.suffixes)
+        tables = sorted(path.name for path in folder.iterdir() if path.suffix in (".jsonl", ".tsv", ".gz"))
+        hint = f"; name a file itself, such as {folder / tables[0]}" if tables else ""
+        raise RetrieverError(f"{folder} holds neither corpus.jsonl nor documents ({endings}){hint}")
+    return DocumentSource(folder, files, ignored, chunking, tokenizer)
+
+
+def _nearest(path: Path) -> str:
+    """A hint at a name beside the missing one that looks like it."""
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f'; did you mean "{path.parent / close[0]}"?' if close else ""

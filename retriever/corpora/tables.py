@@ -1,0 +1,135 @@
+"""Files with one passage a line: JSONL (ours, BEIR's and FlashRAG's) and DPR's TSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from retriever.corpora.lines import NumberedLines, file_digest
+from retriever.corpora.records import Fields, find_fields, has_lone_surrogate, to_passage
+from retriever.corpora.report import Fault
+from retriever.errors import RetrieverError
+from retriever.passages import Passage
+
+
+class LineSource:
+    """What the two formats share: numbered lines and the identity of a file."""
+
+    kind = ""
+    ignored_files = 0
+
+    def __init__(self, path: Path, columns: Mapping[str, str]) -> None:
+        self.name = str(path)
+        self.path = path
+        self.columns = columns
+        self.lines = NumberedLines(path)
+
+    def identity(self) -> dict[str, object]:
+        """The bytes of the file and what its columns are taken for; its name and place don't matter."""
+        return {"kind": self.kind, "sha256": file_digest(self.path), "columns": dict(self.columns)}
+
+    def fraction_read(self) -> float | None:
+        """By bytes, compressed ones where the file is."""
+        return self.lines.fraction
+
+    def decoded(self) -> Iterator[tuple[str, str | Fault]]:
+        """Each line's place and its text."""
+        for number, line in self.lines:
+            where = f"{self.path}:{number}"
+            if line is None:
+                yield where, Fault("line too long", "the line is longer than 64 MiB")
+                continue
+            try:
+                yield where, line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                yield where, Fault("invalid UTF-8", f"byte {error.start + 1} of the line is not valid UTF-8")
+
+
+class JsonlSource(LineSource):
+    """One JSON object a line. The first one that can be read decides which fields hold the passage."""
+
+    kind = "jsonl"
+
+    def items(self) -> Iterator[tuple[str, Passage | Fault]]:
+        """Passages and faults in file order."""
+        fields: Fields | None = None
+        for where, line in self.decoded():
+            record = line if isinstance(line, Fault) else parse_object(line)
+            if isinstance(record, Fault):
+                yield where, record
+                continue
+            if fields is None:
+                found = find_fields(record, self.columns)
+                if isinstance(found, Fault):
+                    yield where, found
+                    continue
+                fields = found
+            yield where, to_passage(record, fields)
+
+
+class TsvSource(LineSource):
+    """DPR's `psgs_w100.tsv`: a header, then one passage a line, written by Python's csv with tabs.
+
+    A field that holds a quotation mark is quoted and its marks are doubled. Files that were written without quoting are
+    read too: where a line doesn't parse as quoted and has the right number of tabs, its marks stand for themselves.
+    """
+
+    kind = "tsv"
+
+    def items(self) -> Iterator[tuple[str, Passage | Fault]]:
+        """Passages and faults in file order.
+
+        Raises:
+            RetrieverError: The header lacks a column.
+        """
+        # The module's limit on a field's length is for the whole process; lines are bounded here already.
+        csv.field_size_limit(max(csv.field_size_limit(), 1 << 30))
+        header: list[str] | None = None
+        fields: Fields | None = None
+        for where, line in self.decoded():
+            if isinstance(line, Fault):
+                yield where, line
+            elif header is None or fields is None:
+                header = split_tsv(line, None) or []
+                found = find_fields(dict.fromkeys(header), self.columns)
+                if isinstance(found, Fault):
+                    raise RetrieverError(f"{where}: the header has {found.detail}")
+                fields = found
+            else:
+                cells = split_tsv(line, len(header))
+                if cells is None:
+                    detail = f"the header has {len(header)} columns, the line {line.count(chr(9)) + 1} (or a quote is not closed)"
+                    yield where, Fault("invalid TSV", detail)
+                else:
+                    yield where, to_passage(dict(zip(header, cells, strict=True)), fields)
+
+
+def parse_object(line: str) -> dict[str, Any] | Fault:
+    """One line of JSONL."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        return Fault("invalid JSON", f"not valid JSON: {error.msg} at column {error.colno}")
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets in brackets without end
+        return Fault("invalid JSON", f"not usable JSON: {type(error).__name__}")
+    if not isinstance(record, dict):
+        return Fault("invalid JSON", 'not a JSON object like {"id": ..., "title": ..., "text": ...}')
+    # Only an escape can make half a character, so only lines with one are searched.
+    if ("\\ud" in line or "\\uD" in line) and has_lone_surrogate(record):
+        return Fault("invalid Unicode", "an escape \\uD8xx or \\uDCxx stands without its other half")
+    return record
+
+
+def split_tsv(line: str, columns: int | None) -> list[str] | None:
+    """Cells of one line, or None when it doesn't have that many columns (any number when None)."""
+    try:
+        cells = next(csv.reader([line], delimiter="\t", strict=True))
+        if columns is None or len(cells) == columns:
+            return cells
+    except csv.Error:
+        pass
+    cells = line.split("\t")
+    return cells if columns is None or len(cells) == columns else None

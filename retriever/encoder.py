@@ -1,0 +1,322 @@
+"""Text to vectors, with the length of every vector kept.
+
+An encoder is a sentence-transformers model whose pooling, prefixes and lengths are stated here and not guessed, with any
+final normalisation dropped. What can change a vector goes into `Encoder.fingerprint`, which an index is bound to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from retriever.errors import RetrieverError
+from retriever.passages import Passage
+from retriever.similarity import NORM_FLOOR
+
+if TYPE_CHECKING:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+Progress = Callable[[int, int | None], None]
+"""Called with (done, total); total is None while it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSpec:
+    """How a model is to be used; everything here changes vectors, so everything here is in the fingerprint.
+
+    Attributes:
+        pooling: sentence-transformers' name: "mean", "cls" or "lasttoken".
+        query_prefix: Put before each query.
+        passage_prefix: Put before each passage (title and text).
+        query_max_tokens: Longer queries are cut, special tokens included.
+        passage_max_tokens: Longer passages are cut.
+        precision: "float32" or "bfloat16" (the transformer's; pooling is always float32).
+        trained_for: Similarity the weights were trained with; using another one is allowed and noted.
+    """
+
+    pooling: str = "mean"
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    query_max_tokens: int = 512
+    passage_max_tokens: int = 512
+    precision: str = "float32"
+    trained_for: str = "cosine"
+
+    def __post_init__(self) -> None:
+        if self.pooling not in ("mean", "cls", "lasttoken"):
+            raise RetrieverError(f"pooling must be mean, cls or lasttoken, got {self.pooling!r}")
+        if self.precision not in ("float32", "bfloat16"):
+            raise RetrieverError(f"precision must be float32 or bfloat16, got {self.precision!r}")
+        for name in ("query_max_tokens", "passage_max_tokens"):
+            if getattr(self, name) < 4:
+                raise RetrieverError(f"{name} must be at least 4, got {getattr(self, name)}")
+
+
+# Pooling, prefixes and lengths as each model's authors publish them (model cards and papers; docs/encoders.md).
+PRESETS: dict[str, EncoderSpec] = {
+    "mean": EncoderSpec(),
+    "minilm": EncoderSpec(query_max_tokens=256, passage_max_tokens=256),
+    "contriever": EncoderSpec(trained_for="dot"),
+    "retromae": EncoderSpec(pooling="cls", query_max_tokens=32, passage_max_tokens=144, trained_for="dot"),
+    "e5": EncoderSpec(query_prefix="query: ", passage_prefix="passage: "),
+    "qwen3-embedding": EncoderSpec(
+        pooling="lasttoken",
+        query_prefix=(
+            "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+        ),
+        query_max_tokens=8192,
+        passage_max_tokens=8192,
+    ),
+}
+
+
+def spec_from_preset(preset: str, **overrides: Any) -> EncoderSpec:
+    """A preset with those fields replaced that are not None.
+
+    Raises:
+        RetrieverError: Unknown preset, or a value a field does not take.
+    """
+    if preset not in PRESETS:
+        raise RetrieverError(f"unknown encoder preset {preset!r}; use one of {', '.join(PRESETS)}")
+    return replace(PRESETS[preset], **{key: value for key, value in overrides.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Directions and lengths, kept apart.
+
+    Attributes:
+        units: [n, dim] float32, each of length 1 (a zero vector stays zero).
+        norms: [n] float32, lengths before normalisation, floored at 1e-12.
+    """
+
+    units: np.ndarray
+    norms: np.ndarray
+
+    @classmethod
+    def from_raw(cls, raw: np.ndarray) -> Vectors:
+        """Split raw vectors [n, dim] in float32."""
+        raw = np.asarray(raw, dtype=np.float32)
+        norms = np.maximum(np.linalg.norm(raw, axis=1), np.float32(NORM_FLOOR)).astype(np.float32)
+        return cls(raw / norms[:, None], norms)
+
+
+@dataclass
+class Encoder:
+    """A loaded model; make one with `load_encoder`.
+
+    Attributes:
+        name: What people call the model (a folder, hub id or package).
+        spec: How it is used.
+        weights_hash: Binds an index to these very weights.
+        model: The sentence-transformers model, its Normalize modules removed.
+        dropped: Class names of the modules that were removed.
+        tokens_per_batch: Padded tokens in one forward pass; halved for good when memory runs out.
+    """
+
+    name: str
+    spec: EncoderSpec
+    weights_hash: str
+    model: SentenceTransformer
+    device: torch.device
+    dropped: tuple[str, ...] = ()
+    tokens_per_batch: int = 4096
+    dim: int = field(init=False)
+    # A fast tokenizer cannot be used by two threads at once, and two forward passes would share the cores anyway.
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        dim = self.model.get_embedding_dimension()
+        if dim is None:
+            raise RetrieverError(f"{self.name} does not say how many dimensions its vectors have; use another model")
+        self.dim = dim
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What an index manifest stores of the encoder: every setting that changes a vector."""
+        return {"model": self.name, "weights": self.weights_hash, "dim": self.dim, **asdict(self.spec)}
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of `description`."""
+        return hashlib.sha256(json.dumps(self.description, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's own tokenizer, for chunking."""
+        return self.model.tokenizer
+
+    def encode_queries(self, queries: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """Vectors of queries, in the order given.
+
+        Raises:
+            RetrieverError: The model gives a NaN or infinite vector, or memory runs out with a single text.
+        """
+        texts = [self.spec.query_prefix + query for query in queries]
+        with self._lock:
+            return self._encode(texts, self.spec.query_max_tokens, progress)
+
+    def encode_passages(self, passages: Sequence[Passage], progress: Progress | None = None) -> Vectors:
+        """Vectors of passages (prefix, title, text), in the order given.
+
+        Raises:
+            RetrieverError: As `encode_queries`; the passage is named by its id.
+        """
+        texts = [self.spec.passage_prefix + f"{p.title} {p.text}".strip() for p in passages]
+        with self._lock:
+            return self._encode(texts, self.spec.passage_max_tokens, progress, [p.id for p in passages])
+
+    def _encode(
+        self, texts: list[str], max_tokens: int, progress: Progress | None, ids: list[str] | None = None
+    ) -> Vectors:
+        raw = np.zeros((len(texts), self.dim), dtype=np.float32)
+        if not texts:
+            return Vectors.from_raw(raw)
+        # Long texts are cut by the tokenizer itself, which keeps the special tokens in their places.
+        encoded = self.tokenizer(texts, truncation=True, max_length=max_tokens, padding=False)
+        lengths = [len(ids_) for ids_ in encoded["input_ids"]]
+        # Longest first: memory runs out at once or not at all, and a batch holds texts of like length, so little padding.
+        order = sorted(range(len(texts)), key=lambda i: (-lengths[i], i))
+        done = start = 0
+        while start < len(order):
+            size = max(1, self.tokens_per_batch // lengths[order[start]])
+            rows = order[start : start + size]
+            vectors = self._forward(encoded, rows)
+            if vectors is None:
+                if len(rows) == 1:
+                    raise RetrieverError(
+                        f"not enough memory to encode one text of {lengths[rows[0]]} tokens; lower the encoder's "
+                        f"passage_max_tokens (now {max_tokens}) or use a smaller model"
+                    )
+                # Halve what was really tried: the budget may be far above what this batch held.
+                self.tokens_per_batch = len(rows) * lengths[rows[0]] // 2
+                continue
+            bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+            if bad.size:
+                where = f"passage {ids[rows[bad[0]]]!r}" if ids else f"query {texts[rows[bad[0]]][:60]!r}"
+                raise RetrieverError(
+                    f"{self.name} gave a vector with NaN or infinity for {where}; use precision float32, or check the weights"
+                )
+            raw[rows] = vectors
+            start += len(rows)
+            done += len(rows)
+            if progress is not None:
+                progress(done, len(texts))
+        return Vectors.from_raw(raw)
+
+    def _forward(self, encoded: Any, rows: list[int]) -> np.ndarray | None:
+        """Raw vectors [len(rows), dim] float32, or None when memory ran out."""
+        import torch
+
+        fields = {key: [encoded[key][row] for row in rows] for key in self.tokenizer.model_input_names if key in encoded}
+        try:
+            batch = self.tokenizer.pad(fields, return_tensors="pt").to(self.device)
+            with torch.inference_mode():
+                features: dict[str, Any] = dict(batch)
+                for position, module in enumerate(self.model):
+                    features = module(features)
+                    if position == 0:
+                        # A mean over hundreds of bfloat16 values would lose most of their digits.
+                        features["token_embeddings"] = features["token_embeddings"].float()
+                return features["sentence_embedding"].float().cpu().numpy()
+        except RuntimeError as error:
+            if isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error):
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()
+                return None
+            raise
+
+
+def load_encoder(
+    folder: Path,
+    spec: EncoderSpec,
+    *,
+    name: str,
+    weights_hash: str,
+    adapter: Path | None = None,
+    device: str = "auto",
+    tokens_per_batch: int = 4096,
+    trust_remote_code: bool = False,
+) -> Encoder:
+    """Load a model folder as an encoder whose norms are real.
+
+    A folder with a sentence-transformers configuration keeps its modules but for Normalize, and its pooling must be the
+    spec's; without one, the transformer is pooled as the spec says (sentence-transformers alone would take the mean).
+
+    Args:
+        folder: Local folder with weights in safetensors and a tokenizer.
+        spec: Pooling, prefixes, lengths and precision.
+        name: What people call the model.
+        weights_hash: Hash of the weight files (and the adapter's).
+        adapter: Folder of a PEFT adapter, merged into the weights.
+        device: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", "mps".
+        tokens_per_batch: Padded tokens in one forward pass.
+        trust_remote_code: Run code that comes with the weights; off unless a person turns it on.
+
+    Raises:
+        RetrieverError: The folder is no model, or its configuration contradicts the spec.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    chosen = _device(device)
+    try:
+        if (folder / "modules.json").is_file():
+            model = SentenceTransformer(
+                str(folder), device=str(chosen), trust_remote_code=trust_remote_code, local_files_only=True
+            )
+        else:
+            transformer = Transformer(
+                str(folder), model_kwargs={"trust_remote_code": trust_remote_code, "local_files_only": True}
+            )
+            pooling = Pooling(transformer.get_embedding_dimension(), spec.pooling)  # type: ignore[arg-type]
+            model = SentenceTransformer(modules=[transformer, pooling], device=str(chosen))
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise RetrieverError(f"cannot load an encoder from {folder}: {reason}") from error
+
+    for module in model:
+        if isinstance(module, Pooling) and module.pooling_mode != spec.pooling:
+            raise RetrieverError(
+                f"{name} pools by {module.pooling_mode!r} but the encoder's settings say {spec.pooling!r}; "
+                "set encoders.NAME.pooling or take the model's own preset"
+            )
+    kept = [module for module in model if not isinstance(module, Normalize)]
+    dropped = tuple(type(module).__name__ for module in model if isinstance(module, Normalize))
+    if dropped:
+        model = SentenceTransformer(modules=kept, device=str(chosen))
+    first = model[0]
+    if adapter is not None:
+        from peft import PeftModel
+
+        try:
+            first.auto_model = PeftModel.from_pretrained(first.auto_model, str(adapter)).merge_and_unload()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise RetrieverError(f"adapter {adapter} does not fit {name}: {str(error).strip().splitlines()[0]}") from error
+    if spec.precision == "bfloat16":
+        first.to(torch.bfloat16)
+    model.eval()
+    return Encoder(name, spec, weights_hash, model, chosen, dropped, tokens_per_batch)
+
+
+def _device(name: str) -> torch.device:
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise RetrieverError(f"device must be auto, cpu, cuda, cuda:N or mps, got {name!r}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RetrieverError(f"device {name} was asked for, but torch sees no GPU; set device to auto or cpu")
+    return device

@@ -1,0 +1,151 @@
+"""The index on disk: unit vectors, norms, passages and a manifest, read through memory maps.
+
+The folder holds `manifest.json` and, for each shard, `vectors-N.npy` ([rows, dim] unit vectors), `norms-N.npy` ([rows]
+float32) and `passages-N.arrow`. The manifest is written last: without it there is no index, only a build to continue.
+`retriever.build` writes such a folder.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from retriever.encoder import Encoder
+from retriever.errors import RetrieverError
+from retriever.passages import Passage
+from retriever.shards import hash_file, open_array, open_table, shard_files
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+
+
+class Index:
+    """An open index; rows are numbered from 0 in corpus order.
+
+    Args:
+        folder: Where `retriever.build.build_index` wrote it.
+
+    Raises:
+        RetrieverError: No index there, an unfinished one, one of another format version, or a file that is missing or
+            has the wrong size. `verify` reads every byte.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.manifest = _read_manifest(self.folder)
+        self.dim: int = self.manifest["encoder"]["dim"]
+        for name, entry in self.manifest["files"].items():
+            path = self.folder / name
+            size = path.stat().st_size if path.is_file() else None
+            if size != entry["bytes"]:
+                got = "it is missing" if size is None else f"it has {size} bytes, not {entry['bytes']}"
+                raise RetrieverError(f"index {self.folder} is damaged at {name}: {got}; build it again")
+        self._starts: list[int] = [0]
+        for rows in self.manifest["shard_rows"]:
+            self._starts.append(self._starts[-1] + rows)
+        names = [shard_files(number) for number in range(len(self.manifest["shard_rows"]))]
+        self._units = [open_array(self.folder / vectors) for vectors, _, _ in names]
+        self._norms = [open_array(self.folder / norms) for _, norms, _ in names]
+        self._passages = [open_table(self.folder / passages) for _, _, passages in names]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @property
+    def fingerprint(self) -> str:
+        """Binds results to the very vectors and passages of this index."""
+        return str(self.manifest["fingerprint"])
+
+    @property
+    def norm_stats(self) -> dict[str, float]:
+        """Of the passage norms: mean, std (population), cv = std / mean, min, max."""
+        return dict(self.manifest["norms"])
+
+    def chunks(self, max_rows: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """(first row, unit vectors [m, dim], norms [m]) with m <= max_rows, over the whole index, without copying."""
+        for start, units, norms in zip(self._starts, self._units, self._norms, strict=False):
+            for offset in range(0, len(norms), max_rows):
+                yield start + offset, units[offset : offset + max_rows], norms[offset : offset + max_rows]
+
+    def vectors(self, rows: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Unit vectors [n, dim] float32 and norms [n] float32 of the given rows, in their order."""
+        places = [self._place(row) for row in rows]
+        units = np.empty((len(places), self.dim), dtype=np.float32)
+        norms = np.empty(len(places), dtype=np.float32)
+        for position, (shard, offset) in enumerate(places):
+            units[position] = self._units[shard][offset]
+            norms[position] = self._norms[shard][offset]
+        return units, norms
+
+    def passage(self, row: int) -> Passage:
+        """The passage of one row."""
+        shard, offset = self._place(row)
+        table = self._passages[shard]
+        id_, title, text, meta = (table.column(name)[offset].as_py() for name in table.schema.names)
+        return Passage(id_, title, text, json.loads(meta))
+
+    def passages(self) -> Iterator[Passage]:
+        """All passages in row order."""
+        for table in self._passages:
+            for batch in table.to_batches(max_chunksize=1024):
+                columns: Sequence[pa.Array] = batch.columns
+                for id_, title, text, meta in zip(*(column.to_pylist() for column in columns), strict=True):
+                    yield Passage(id_, title, text, json.loads(meta))
+
+    def norms(self) -> np.ndarray:
+        """All passage norms [n] float32 (4 bytes a passage)."""
+        return np.concatenate(self._norms) if self._norms else np.zeros(0, dtype=np.float32)
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Refuse queries from an encoder other than the one that made the index.
+
+        Raises:
+            RetrieverError: Names each setting that differs, with both values.
+        """
+        built, given = self.manifest["encoder"], encoder.description
+        differing = [key for key in given if key != "trained_for" and built.get(key) != given[key]]
+        if differing:
+            details = "; ".join(f"{key}: index {built.get(key)!r}, encoder {given[key]!r}" for key in differing)
+            raise RetrieverError(
+                f"index {self.folder} was built with another encoder ({details}); load that one, or build an index "
+                f"with {encoder.name}"
+            )
+
+    def verify(self) -> None:
+        """Hash every file against the manifest.
+
+        Raises:
+            RetrieverError: Names the first file whose content has changed.
+        """
+        for name, entry in self.manifest["files"].items():
+            if hash_file(self.folder / name) != entry["sha256"]:
+                raise RetrieverError(f"index {self.folder} is damaged at {name}: its checksum differs; build it again")
+
+    def _place(self, row: int) -> tuple[int, int]:
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} is outside the index of {len(self)} passages")
+        shard = bisect.bisect_right(self._starts, row) - 1
+        return shard, row - self._starts[shard]
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        if any(folder.glob("shard-*.json")) or (folder / "build.json").is_file():
+            raise RetrieverError(f"index {folder} is not finished; run the same `magrag index` again to continue it")
+        raise RetrieverError(f"no index at {folder}; build one with `magrag index CORPUS {folder}`")
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise RetrieverError(f"cannot read {path}: {error}; build the index again") from error
+    if manifest.get("format") != FORMAT_VERSION:
+        raise RetrieverError(
+            f"index {folder} has format {manifest.get('format')!r}, this version reads {FORMAT_VERSION}; build it again"
+        )
+    return manifest

@@ -1,0 +1,1 @@
+"""Searchers: one a file, behind the protocol of `retriever.search.base`."""
