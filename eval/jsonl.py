@@ -56,7 +56,7 @@ def _json_lines(path: Path, handle: IO[bytes]) -> Iterator[tuple[str, dict[str, 
             raw = raw.removeprefix(b"\xef\xbb\xbf")
         if raw.strip():
             where = f"{path}, line {number}"
-            yield where, parse_object(raw, where)
+            yield where, parse_object(raw.rstrip(b"\r\n"), where)
 
 
 def _json_list(path: Path, handle: IO[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,6 +14,8 @@ from eval.summary import Comparison, Interval, Metrics, SystemMetrics
 _DEPTHS = (1, 2, 3, 5, 10, 20, 50, 100)
 # Answers this many times longer than the longest golds can hardly match exactly: a stop string or prompt is amiss.
 _LONG = 3.0
+# Columns of names stand to the left, figures to the right.
+_NAMES = frozenset({"system", "retrieval", "paired"})
 
 Table = tuple[Sequence[str], list[Sequence[str]]]
 
@@ -49,7 +51,7 @@ def _render(metrics: Metrics, render: Callable[[Table], str], heading: Callable[
     for dataset in dict.fromkeys(own.dataset for own in metrics.systems):
         systems = [own for own in metrics.systems if own.dataset == dataset]
         comparisons = [pair for pair in metrics.comparisons if pair.dataset == dataset]
-        title = f"{dataset}: {systems[0].n} questions, rule {systems[0].rule}"
+        title = f"{dataset} (n = {systems[0].n}, rule {systems[0].rule})"
         parts += [heading(title), render(_answers(systems))]
         if any(own.hit is not None for own in systems):
             parts.append(render(_retrieval(systems)))
@@ -61,6 +63,10 @@ def _render(metrics: Metrics, render: Callable[[Table], str], heading: Callable[
     if metrics.comparisons:
         notes.append(f"EM difference in points against {metrics.comparisons[0].baseline}, paired by question; "
                      "p: McNemar's exact test.")  # fmt: skip
+    notes.append("contains: a gold stands in the answer (not EM); words: mean length of the answers.")
+    if any(own.hit is not None for own in metrics.systems):
+        notes.append("hit: an answer string is in a passage; gold, supp. R: share of the marked passages found, over "
+                     "the questions that have any; dropped: passages left out of prompts for length.")  # fmt: skip
     parts.append("\n".join(f"- {note}" for note in notes + _warnings(metrics)))
     return "\n\n".join(parts)
 
@@ -118,10 +124,10 @@ def _warnings(metrics: Metrics) -> list[str]:
     for own in metrics.systems:
         who = f"{own.system} on {own.dataset}"
         if own.missing:
-            found.append(f"{who}: {own.missing} of {own.n} questions have no answer and count 0; "
-                         "their lines in predictions.jsonl say why.")  # fmt: skip
+            found.append(f"{who}: questions without an answer: {own.missing} of {own.n}; they count 0, "
+                         "and their lines in predictions.jsonl say why.")  # fmt: skip
         if own.empty_matches:
-            found.append(f"{who}: {own.empty_matches} exact matches have nothing left after normalisation; "
+            found.append(f"{who}: exact matches with nothing left after normalisation: {own.empty_matches}; "
                          "their EM may exceed their F1, as in the official scripts.")  # fmt: skip
         if own.answer_words is not None and own.gold_words and own.answer_words > _LONG * own.gold_words:
             found.append(f"{who}: answers have {own.answer_words:.1f} words, the longest golds {own.gold_words:.1f}: "
@@ -137,7 +143,7 @@ def _provenance(manifest: Mapping[str, Any]) -> str:
         "started": manifest.get("started"),
         "systems": ", ".join(f"{name} ({mark})" for name, mark in manifest["systems"].items()),
         "questions": f"{manifest.get('questions')}, SHA-256 {manifest['questions_sha256']}",
-        "data": ", ".join(f"{key} {value}" for key, value in source.items() if value is not None),
+        "data": _described(source),
         "seed": manifest.get("seed"),
         "batch size": manifest.get("batch_size"),
         "hardware": environment.get("hardware"),
@@ -152,6 +158,13 @@ def _provenance(manifest: Mapping[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+def _described(source: Mapping[str, Any]) -> str:
+    """Names with their values; a description of several files is one in brackets for each."""
+    parts = (f"{name} ({_described(value)})" if isinstance(value, Mapping) else f"{name} {value}"
+             for name, value in source.items() if value is not None)  # fmt: skip
+    return ", ".join(parts)
 
 
 def _last(curve: Sequence[float] | None) -> str:
@@ -171,13 +184,15 @@ def _aligned(table: Table) -> str:
     widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
     lines = []
     for line in [header, *rows]:
-        # Names to the left, figures to the right.
-        cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+        cells = [
+            cell.ljust(width) if title in _NAMES else cell.rjust(width)
+            for title, cell, width in zip(header, line, widths, strict=True)
+        ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 
 def _markdown(table: Table) -> str:
     header, rows = table
-    lines = [header, ["---", *("---:" for _ in header[1:])], *rows]
+    lines = [header, ["---" if title in _NAMES else "---:" for title in header], *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -81,7 +81,8 @@ def run_evaluation(
         on_message: Called with a line for people, now and then.
         batch_size: Questions that a system gets at once.
         rule: Name of the scoring rule for all; "" takes each data set's own (`eval.datasets.default_rule`).
-        source: What to record of the data file (`eval.datasets.describe_source`); not compared, for the questions are.
+        source: What to record of the data file (`eval.datasets.describe_source`), or of several by path; not compared,
+            for the questions are.
         retry_errors: Ask again the questions for which an earlier start stored an error.
 
     Raises:

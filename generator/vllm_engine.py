@@ -289,25 +289,25 @@ def _environment(**values: str) -> Iterator[None]:
 
 
 def _stop(engine: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """End requests, then the engine's processes, then the loop, in that order.
+    """End vLLM's output handler, then the requests, then the engine's processes, then the loop.
 
-    The output handler goes first: once the processes are gone it would log their absence as a failure.
+    The handler goes first: it would log the end of anything it reads from as a failure.
     """
 
     async def shut() -> None:
-        handler = getattr(engine, "output_handler", None)
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and task is not handler]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        if handler is not None:
-            handler.cancel()
-            await asyncio.gather(handler, return_exceptions=True)
+        await _cancel([engine.output_handler] if engine.output_handler is not None else [])
+        await _cancel([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
         engine.shutdown()
 
     with contextlib.suppress(Exception):
         asyncio.run_coroutine_threadsafe(shut(), loop).result(timeout=CLOSE_S)
     _stop_loop(loop, thread)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

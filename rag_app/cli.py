@@ -117,6 +117,7 @@ def index(
 
     extra: dict[str, Any] = {"index.on_error": on_error, "index.collapse_duplicates": collapse_duplicates}
     settings = _load(config, set_, corpus, None, extra)
+    open_corpus(settings, None)  # a wrong path should not have to wait for a model
     loaded = load_configured_encoder(encoder or settings.default_encoder, settings, console.log)
     source = open_corpus(settings, loaded)
     with console.progress_bar() as progress:
@@ -152,9 +153,9 @@ def evaluate(
     with _pipeline(_load(config, set_, corpus, index, extra)) as pipeline, console.progress_bar() as progress:
         report = run(pipeline, questions, out, _split(retrievers), n=n, k=k, progress=progress, log=console.log)
     if json:
-        console.print_json(report.metrics)
+        console.print_json(report.metrics.to_json())
     else:
-        console.out.print(report.text, highlight=False, markup=False, soft_wrap=True)
+        console.out.print(report.table, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()

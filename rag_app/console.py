@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ out = Console()
 err = Console(stderr=True)
 
 EXCERPT_WORDS = 28
+LINE_SECONDS = 30
 
 
 def log(line: str) -> None:
@@ -39,7 +41,13 @@ def print_json(value: object) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[StepProgress]:
-    """A bar with count, rate and time left; give the value to a pipeline as its `progress`."""
+    """A bar with count, rate and time left; give the value to a pipeline as its `progress`.
+
+    Where standard error is no terminal, a line every half minute instead.
+    """
+    if not err.is_terminal:
+        yield _progress_lines()
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
     from rich.progress import TimeRemainingColumn
     from rich.text import Text
@@ -64,6 +72,24 @@ def progress_bar() -> Iterator[StepProgress]:
             bars.update(tasks[what], completed=done, total=max(total, done) if total else None)
 
         yield report
+
+
+def _progress_lines() -> StepProgress:
+    started: dict[str, tuple[float, int]] = {}
+    last: dict[str, float] = {}
+
+    def report(what: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        # A resumed step begins with what was there already, which must not count towards the rate.
+        began, first = started.setdefault(what, (now, done))
+        if now - last.setdefault(what, now) < LINE_SECONDS and done != total:
+            return
+        last[what] = now
+        rate = (done - first) / max(now - began, 1e-9)
+        left = f", {(total - done) / rate / 60:.0f} min left" if total and rate and done < total else ""
+        log(f"{what}: {done:,}{f' of {total:,}' if total else ''}, {rate:,.1f}/s{left}")
+
+    return report
 
 
 def print_answer(answer: Answer, *, notes: Sequence[str] = ()) -> None:

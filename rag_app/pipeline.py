@@ -73,6 +73,10 @@ class Pipeline:
                 self._stores = Stores(self.config, self._log, self._progress)
             return self._stores.retriever(name)
 
+    def notes(self, name: str) -> list[str]:
+        """What a person should know before reading anything into that retriever's ranking."""
+        return [] if name == CLOSED_BOOK else self.retriever(name).notes
+
     @property
     def generator(self) -> Generator:
         """The reader, loaded on first use.

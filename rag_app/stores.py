@@ -121,6 +121,9 @@ def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
         trained_for=settings.trained_for,
     )
     log(f"loading encoder {settings.model}")
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # a bar for each of the few files of a small model says nothing
     return load_encoder(
         folder,
         spec,
@@ -133,8 +136,8 @@ def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
     )
 
 
-def open_corpus(config: Config, encoder: Encoder) -> Corpus:
-    """The corpus the configuration names; documents are cut by the encoder's own tokenizer."""
+def open_corpus(config: Config, encoder: Encoder | None) -> Corpus:
+    """The corpus the configuration names; documents are cut by the encoder's own tokenizer (None: by words)."""
     from rag_app.demo import PASSAGES
 
     source = PASSAGES if config.corpus == "demo" else config.corpus
@@ -143,7 +146,7 @@ def open_corpus(config: Config, encoder: Encoder) -> Corpus:
         on_error=config.index.on_error,
         collapse_duplicates=config.index.collapse_duplicates,
         chunking=Chunking(config.chunking.max_tokens, config.chunking.overlap),
-        tokenizer=encoder.tokenizer,
+        tokenizer=None if encoder is None else encoder.tokenizer,
     )
 
 

@@ -53,6 +53,11 @@ class Retriever(Protocol):
         """Changes whenever anything that can change the ranking changes."""
         ...
 
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know before reading anything into its ranking."""
+        ...
+
     def retrieve(self, questions: Sequence[str], k: int) -> Retrieved:
         """Rank the corpus for each question; k larger than the corpus gives the whole corpus."""
         ...

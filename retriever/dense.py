@@ -32,9 +32,7 @@ class DenseRetriever:
         RetrieverError: The encoder is not the index's, or the similarity keeps a magnitude that does not vary.
     """
 
-    def __init__(
-        self, name: str, encoder: Encoder, similarity: Similarity, index: Index, searcher: Searcher
-    ) -> None:
+    def __init__(self, name: str, encoder: Encoder, similarity: Similarity, index: Index, searcher: Searcher) -> None:
         index.check_encoder(encoder)
         if similarity.keeps_magnitude and len(index) > 1 and index.norm_stats["cv"] < CONSTANT_CV:
             raise RetrieverError(

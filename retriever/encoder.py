@@ -69,9 +69,7 @@ PRESETS: dict[str, EncoderSpec] = {
     "e5": EncoderSpec(query_prefix="query: ", passage_prefix="passage: "),
     "qwen3-embedding": EncoderSpec(
         pooling="lasttoken",
-        query_prefix=(
-            "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
-        ),
+        query_prefix=("Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"),
         query_max_tokens=8192,
         passage_max_tokens=8192,
     ),
@@ -216,7 +214,9 @@ class Encoder:
         """Raw vectors [len(rows), dim] float32, or None when memory ran out."""
         import torch
 
-        fields = {key: [encoded[key][row] for row in rows] for key in self.tokenizer.model_input_names if key in encoded}
+        fields = {
+            key: [encoded[key][row] for row in rows] for key in self.tokenizer.model_input_names if key in encoded
+        }
         try:
             batch = self.tokenizer.pad(fields, return_tensors="pt").to(self.device)
             with torch.inference_mode():
@@ -301,7 +301,9 @@ def load_encoder(
         try:
             first.auto_model = PeftModel.from_pretrained(first.auto_model, str(adapter)).merge_and_unload()
         except (OSError, ValueError, RuntimeError) as error:
-            raise RetrieverError(f"adapter {adapter} does not fit {name}: {str(error).strip().splitlines()[0]}") from error
+            raise RetrieverError(
+                f"adapter {adapter} does not fit {name}: {str(error).strip().splitlines()[0]}"
+            ) from error
     if spec.precision == "bfloat16":
         first.to(torch.bfloat16)
     model.eval()

@@ -81,7 +81,9 @@ def similarity_from_name(name: str, gamma_q: float | None = None, gamma_d: float
     """
     if name in _FIXED:
         if gamma_q is not None or gamma_d is not None:
-            raise RetrieverError(f"similarity {name} has fixed gammas; gamma_q and gamma_d go with similarity learnable")
+            raise RetrieverError(
+                f"similarity {name} has fixed gammas; gamma_q and gamma_d go with similarity learnable"
+            )
         return _FIXED[name]
     if name != "learnable":
         raise RetrieverError(f"unknown similarity {name!r}; use one of {', '.join(NAMES)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +52,7 @@ def test_flashrag_rows_are_read_with_their_metadata(tmp_path: Path) -> None:
 
 
 def test_type_is_another_name_of_kind(tmp_path: Path) -> None:
-    row = {"id": "q", "question": "who?", "answers": [], "type": "2hop", "gold_ids": None}
+    row: dict[str, Any] = {"id": "q", "question": "who?", "answers": [], "type": "2hop", "gold_ids": None}
     question = read_questions(write(tmp_path / "x.jsonl", row))[0]
     assert (question.kind, question.answers, question.gold_ids) == ("2hop", (), ())
 
@@ -153,13 +152,13 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     (tmp_path / "folder.jsonl").mkdir()
     (tmp_path / "plain.jsonl.gz").write_text("{}")
-    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(os.urandom(4000))[:-2000])
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(json.dumps(OURS).encode())[:-20])
     for name, message in {
         "absent.jsonl": "there is no such file",
         "empty.jsonl": "holds no questions",
         "folder.jsonl": "cannot be read: Is a directory",
         "plain.jsonl.gz": "not a whole gzip file",
-        "cut.jsonl.gz": "",
+        "cut.jsonl.gz": "not a whole gzip file",
         "x.csv": "use .jsonl, .jsonl.gz, .json",
     }.items():
         with pytest.raises(EvalError, match=message):
@@ -183,7 +182,7 @@ def test_a_subset_keeps_the_files_order_and_depends_on_seed_and_ids_alone() -> N
 
 def test_a_subset_is_the_same_on_every_machine() -> None:
     # Smallest SHA-256 of "0 NUL q<i>"; by sha256sum.
-    assert [q.id for q in subset(many(10), 3, seed=0)] == ["q1", "q2", "q7"]
+    assert [q.id for q in subset(many(10), 3, seed=0)] == ["q5", "q7", "q8"]
 
 
 def test_subsets_are_spread_over_the_file() -> None:
@@ -205,15 +204,15 @@ def test_a_subset_of_all_or_more_is_all_and_of_none_is_refused() -> None:
 def test_the_hash_changes_with_whatever_can_change_a_score_and_with_nothing_else() -> None:
     base = read_like()
     hashes = {content_hash(base)}
-    for field, value in {
-        "id": "z",
-        "dataset": "z",
-        "question": "z",
-        "answers": ("z",),
-        "gold_ids": ("z",),
-        "supporting_ids": ("z",),
-    }.items():
-        hashes.add(content_hash([base[0], replace(base[1], **{field: value})]))
+    for changed in (
+        replace(base[1], id="z"),
+        replace(base[1], dataset="z"),
+        replace(base[1], question="z"),
+        replace(base[1], answers=("z",)),
+        replace(base[1], gold_ids=("z",)),
+        replace(base[1], supporting_ids=("z",)),
+    ):
+        hashes.add(content_hash([base[0], changed]))
     hashes.add(content_hash(base[::-1]))
     hashes.add(content_hash(base[:1]))
     assert len(hashes) == 9
@@ -221,7 +220,10 @@ def test_the_hash_changes_with_whatever_can_change_a_score_and_with_nothing_else
 
 
 def read_like() -> list[Question]:
-    return [Question("q1", "nq", "who?", ("Ann",), ("p1",), ("p2",)), Question("q2", "nq", "what?", ("x",), (), ("p2",))]
+    return [
+        Question("q1", "nq", "who?", ("Ann",), ("p1",), ("p2",)),
+        Question("q2", "nq", "what?", ("x",), (), ("p2",)),
+    ]
 
 
 def test_the_source_of_a_run_is_described_with_the_files_own_hash(tmp_path: Path) -> None:

@@ -263,6 +263,7 @@ def test_only_the_squad_v2_script_drops_golds_that_normalise_to_nothing() -> Non
         ("a band", ["The The"], False),
         ("", ["Paris"], False),
         ("Paris", ["Paris Hilton"], False),
+        ("a band", [""], False),
     ],
 )
 def test_contains_match_is_of_whole_tokens_and_apart_from_exact_match(
@@ -270,6 +271,11 @@ def test_contains_match_is_of_whole_tokens_and_apart_from_exact_match(
 ) -> None:
     assert contains_match(prediction, golds, "squad") is expected
     assert not exact_match(prediction, golds, "squad")
+
+
+def test_a_gold_that_normalises_to_nothing_is_contained_in_no_prediction() -> None:
+    assert not contains_match("The", ["The The"], "squad")
+    assert not contains_match("", [""], "squad")
 
 
 def test_curatedtrec_golds_are_patterns_matched_at_the_start_without_regard_to_case() -> None:

@@ -42,6 +42,7 @@ def test_mean_curve_is_over_the_questions_that_have_one() -> None:
 
 
 def test_k_below_one_is_refused() -> None:
-    for call in (lambda: hit_curve([True], 0), lambda: recall_curve(["a"], ["a"], 0)):
-        with pytest.raises(EvalError, match="at least 1, got 0"):
-            call()
+    with pytest.raises(EvalError, match="at least 1, got 0"):
+        hit_curve([True], 0)
+    with pytest.raises(EvalError, match="at least 1, got 0"):
+        recall_curve(["a"], ["a"], 0)

@@ -47,7 +47,11 @@ def open_source(
     if str(source).startswith(PREFIX):
         return HubSource(str(source), mapping)
     path = Path(source).expanduser()
-    if not str(source).strip() or not path.exists():
+    try:
+        missing = not str(source).strip() or not path.exists()
+    except OSError as error:  # no right to look, or a name too long to be one
+        raise RetrieverError(f"cannot read {str(source)[:200]}: {error.strerror}") from error
+    if missing:
         raise RetrieverError(f'no file or folder "{source}"{_nearest(path)}')
     if path.is_dir():
         table = next((path / name for name in BEIR_CORPUS if (path / name).is_file()), None)

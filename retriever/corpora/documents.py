@@ -15,6 +15,7 @@ from retriever.chunking import Chunking, chunk_text, token_offsets
 from retriever.corpora.lines import file_digest
 from retriever.corpora.parsers import PARSERS, Document, document_kind
 from retriever.corpora.report import Fault
+from retriever.errors import RetrieverError
 from retriever.passages import Passage
 
 if TYPE_CHECKING:
@@ -114,11 +115,18 @@ def find_documents(folder: Path) -> tuple[list[tuple[Path, str]], int]:
 
     Hidden files and folders and the lock files of word processors (~$name) are passed over; links to folders aren't
     followed, since they can run in circles.
+
+    Raises:
+        RetrieverError: A folder that may not be looked into.
     """
+
+    def unreadable(error: OSError) -> None:
+        raise RetrieverError(f"cannot read the folder {error.filename}: {error.strerror}") from error
+
     suffixes = {suffix for parser in PARSERS.values() for suffix in parser.suffixes}
     found: list[tuple[Path, str]] = []
     ignored = 0
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if name.startswith((".", "~$")):

@@ -27,6 +27,7 @@ _BLOCKS = re.compile(
     r"address|article|aside|blockquote|body|caption|d[dlt]|details|dialog|div|fieldset|figcaption|figure|footer|form|"
     r"h[1-6r]|header|li|main|nav|ol|option|p|pre|section|summary|table|ul"
 )
+_GAPS = {"td": " | ", "th": " | ", "tr": "\n", "br": "\n"}
 _UNSEEN = ("script", "style", "template", "noscript", "svg", "head")
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MC_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
@@ -206,28 +207,36 @@ def _html_text(soup: BeautifulSoup) -> str:
 
     pieces: list[str] = []
 
-    # A stack of our own: pages nest deeper than Python's.
+    def add_gap(gap: str) -> None:
+        if pieces and not pieces[-1].isspace():
+            pieces[-1] = pieces[-1].rstrip(" ")
+        pieces.append(gap)
+
+    # A stack of our own, for pages nest deeper than Python may. Plain strings on it are gaps to come.
     stack: list[tuple[Any, bool]] = [(child, False) for child in reversed(soup.contents)]
     while stack:
         node, literal = stack.pop()
         if isinstance(node, Tag):
+            gap = "\n\n" if _BLOCKS.fullmatch(node.name) else _GAPS.get(node.name, "")
+            if gap == "\n\n":
+                add_gap(gap)
+            stack.append((gap, False))
             literal = literal or node.name in ("pre", "textarea")
-            if _BLOCKS.fullmatch(node.name):
-                pieces.append("\n\n")
-                stack.append(("\n\n", True))
-            else:
-                stack.append(({"td": " | ", "th": " | ", "tr": "\n", "br": "\n"}.get(node.name, ""), True))
             stack.extend((child, literal) for child in reversed(node.contents))
         elif isinstance(node, PreformattedString):  # comments, doctypes and the like
             continue
-        elif isinstance(node, NavigableString) and not literal:
-            pieces.append(re.sub(r"\s+", " ", str(node)))
-        else:
+        elif not isinstance(node, NavigableString):
+            if node:
+                add_gap(node)
+        elif literal:
             pieces.append(str(node))
+        else:
+            text = re.sub(r"\s+", " ", str(node))
+            pieces.append(text.lstrip() if not pieces or pieces[-1][-1:].isspace() else text)
     text = "".join(pieces)
-    text = re.sub(r"(?: \| *)+(?=\n|$)", "", text)
-    text = re.sub(r"[ \t]*\n[ \t]*(?:\n[ \t]*)+", "\n\n", text)
-    return text.strip()
+    text = re.sub(r"\n+ \| ", " | ", text)  # paragraphs inside a cell
+    text = re.sub(r"(?: \| ?)+(?=\n|$)", "", text)
+    return re.sub(r"\n[ \t]*\n\s*\n|\n[ \t]+\n", "\n\n", text).strip()
 
 
 def _docx_blocks(parent: Any) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 from retriever.passages import Passage
 
@@ -77,6 +77,10 @@ class CorpusReport:
         examples = self.examples.setdefault(fault.kind, [])
         if len(examples) < EXAMPLES_KEPT:
             examples.append(f"{where}: {fault.detail}")
+
+    def to_json(self) -> dict[str, Any]:
+        """All counts, as JSON values."""
+        return asdict(self)
 
     def summary(self) -> str:
         """One line for people."""

@@ -70,6 +70,4 @@ class ExactSearcher:
             best = found
         scores_np, cosines_np, norms_np, rows_np = (values.cpu().numpy() for values in best)
         order = order_rows(scores_np, rows_np)
-        return tuple(
-            np.take_along_axis(values, order, axis=1) for values in (rows_np, scores_np, cosines_np, norms_np)
-        )
+        return tuple(np.take_along_axis(values, order, axis=1) for values in (rows_np, scores_np, cosines_np, norms_np))

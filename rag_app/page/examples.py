@@ -1,0 +1,20 @@
+"""Questions to try: a few of the demo's, by kind."""
+
+from __future__ import annotations
+
+import json
+
+from rag_app.config import Config
+from rag_app.demo import QUESTIONS
+
+# Short ones, and such that the demo's retrievers do not all find the same.
+EXAMPLE_IDS = ("q006", "q121", "q019", "q159", "q151", "q220")
+
+
+def example_questions(config: Config) -> list[tuple[str, str]]:
+    """(kind, question) pairs; none for another corpus, which knows nothing of them."""
+    if config.corpus != "demo":
+        return []
+    with QUESTIONS.open(encoding="utf-8") as lines:
+        questions = {question["id"]: question for question in map(json.loads, lines)}
+    return [(questions[id]["kind"], questions[id]["question"]) for id in EXAMPLE_IDS]

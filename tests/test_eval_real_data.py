@@ -1,0 +1,63 @@
+"""The question files of the shared data folder, where it lies beside the checkout or MAGRAG_SHARED_DATA names it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from eval.base import Record
+from eval.datasets import Question, content_hash, default_rule, read_questions, subset
+from eval.metrics import score_answer
+from eval.run import run_evaluation
+
+ROOT = Path(__file__).resolve().parents[1]
+PLACES = [Path(os.environ.get("MAGRAG_SHARED_DATA", "/nonexistent")), ROOT / "shared/data", ROOT.parent / "shared/data"]
+DATA = next((place for place in PLACES if place.is_dir()), None)
+
+pytestmark = pytest.mark.skipif(DATA is None, reason="the shared data folder is not here")
+
+FILES = [
+    ("opendomain/nq.jsonl", "nq", 1481, "squad"),
+    ("opendomain/triviaqa.jsonl", "triviaqa", 496, "squad"),
+    ("hotpotqa/questions.jsonl", "hotpotqa", 839, "hotpotqa"),
+    ("musique/questions.jsonl", "musique", 133, "musique"),
+    ("2wiki/questions.jsonl", "2wiki", 78, "2wikimultihopqa"),
+]
+
+
+@pytest.mark.parametrize(("name", "dataset", "n", "rule"), FILES)
+def test_real_files_are_read_whole_and_each_gold_is_right(name: str, dataset: str, n: int, rule: str) -> None:
+    assert DATA is not None
+    questions = read_questions(DATA / name)
+    assert len(questions) == n
+    assert {question.dataset for question in questions} == {dataset}
+    assert default_rule(dataset) == rule
+    assert all(question.kind and question.answers for question in questions)
+    for question in questions:
+        for gold in question.answers:
+            score = score_answer(gold, question.answers, rule)
+            assert score.em and (score.f1 == 1.0 or score.empty_match), (question.id, gold)
+    assert content_hash(questions) == content_hash(read_questions(DATA / name))
+    assert len(subset(questions, 50, seed=0)) == 50
+
+
+class FirstGold:
+    """Answers with the first gold for every second question."""
+
+    name = "oracle"
+    fingerprint = "v1"
+
+    def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
+        return [Record(q.id, q.answers[0] if int(content_hash([q]), 16) % 2 else "unknown") for q in batch]
+
+
+def test_an_evaluation_over_all_real_files_has_the_share_of_right_answers(tmp_path: Path) -> None:
+    assert DATA is not None
+    questions = [question for name, *_ in FILES for question in subset(read_questions(DATA / name), 60, seed=0)]
+    result = run_evaluation(questions, [FirstGold()], tmp_path / "run")
+    for own in result.metrics.systems:
+        members = [question for question in questions if question.dataset == own.dataset]
+        assert own.em == pytest.approx(100 * sum(int(content_hash([q]), 16) % 2 for q in members) / len(members))
