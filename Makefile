@@ -1,7 +1,9 @@
 # Each target sets up what it needs; when nothing changed, that takes no time and no network.
 # MAGRAG_EXTRA=cpu|gpu|none chooses what is installed; by default gpu where an NVIDIA GPU answers, else cpu.
 PYTHON ?= $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11 || echo python3)
-BOOTSTRAP := $(PYTHON) rag_app/bootstrap.py
+BOOTSTRAP := $(PYTHON) rag_app/bootstrap.py --extra $(or $(MAGRAG_EXTRA),auto)
+# The program takes every MAGRAG_ variable for a setting of its own, and this one is for the set-up only.
+unexport MAGRAG_EXTRA
 BIN := .venv/bin
 PACKAGES := rag_app retriever generator eval
 

@@ -1,0 +1,1 @@
+"""Prompts to completions: one protocol, three back ends (vLLM here, a server, transformers); no retrieval."""

@@ -10,6 +10,7 @@ from typing import Literal
 from generator.errors import GeneratorError
 
 Backend = Literal["auto", "vllm", "openai", "transformers"]
+DType = Literal["bfloat16", "float16", "float32"]
 BACKENDS = ("auto", "vllm", "openai", "transformers")
 DTYPES = ("bfloat16", "float16", "float32")
 
@@ -38,7 +39,7 @@ class GeneratorSettings:
 
     backend: Backend = "auto"
     model: str = ""
-    dtype: str = "bfloat16"
+    dtype: DType = "bfloat16"
     context_length: int = 2048
     enforce_eager: bool = True
     kv_cache_gib: float = 1.0

@@ -17,7 +17,7 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 from generator.base import Completion, FinishReason, Prompt, Sampling
 from generator.errors import GeneratorError
 from generator.fingerprint import hash_weights, name_model
+from generator.guard import Guard
 from generator.render import Renderer
 from generator.settings import GeneratorSettings, check_folder
 
@@ -34,6 +35,7 @@ IN_FLIGHT = 512
 # Longest silence of the engine while it has work (seconds) before it counts as hung.
 STALL_S = 600.0
 CLOSE_S = 30.0
+WATCH_S = 0.5
 
 
 class VllmGenerator:
@@ -58,16 +60,22 @@ class VllmGenerator:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vllm-loop", daemon=True)
         self._thread.start()
+        guard = Guard("EngineCore")
         try:
-            self._engine = asyncio.run_coroutine_threadsafe(_start(settings, folder), self._loop).result()
+            starting = asyncio.run_coroutine_threadsafe(_start(settings, folder), self._loop)
+            while not concurrent.futures.wait([starting], timeout=WATCH_S).done:
+                guard.watch_children()
+            self._engine = starting.result()
+            guard.watch_children()
         except BaseException as error:
+            guard.kill()
             _stop_loop(self._loop, self._thread)
             if isinstance(error, Exception):
                 raise _start_error(error, folder) from error
             raise
         # At interpreter exit finalizers run before vLLM's own modules are taken apart. Without an orderly stop by then,
         # vLLM's destructor runs into emptied modules, and multiprocessing waits for the engine process for ever.
-        self._finalizer = weakref.finalize(self, _stop, self._engine, self._loop, self._thread)
+        self._finalizer = weakref.finalize(self, _stop, self._engine, self._loop, self._thread, guard)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -133,6 +141,8 @@ class VllmGenerator:
                 if on_result is not None:
                     on_result(completion)
         except GeneratorError as error:
+            if not done:
+                raise
             raise GeneratorError(f"{error} ({len(done)} of {len(prompts)} prompts were finished)") from error
         return [done[place] for place in range(len(prompts))]
 
@@ -185,7 +195,7 @@ class VllmGenerator:
                 return _failed(prompt, length, f"vLLM ended the request with {answer.finish_reason!r}")
         except EngineDeadError:
             raise
-        except Exception as error:  # one request's own fault; the others go on
+        except Exception as error:  # noqa: BLE001 one request's own fault, whatever its type: the others go on
             return _failed(prompt, length, _first_line(error))
         return _failed(prompt, length, "vLLM gave no output")
 
@@ -213,7 +223,7 @@ class VllmGenerator:
             async for output in outputs:
                 yield output
 
-    def _drain(self, run: Callable[[_Queue], Coroutine[Any, Any, None]]) -> Iterator[Any]:
+    def _drain(self, run: Callable[[_Queue], Coroutine[Any, Any, None]]) -> Generator[Any, None, None]:
         """Run a coroutine on the engine's loop and yield here what it puts into its queue; stop it when closed early."""
         if not self._finalizer.alive:
             raise GeneratorError("the vLLM generator is closed: load it again")
@@ -288,7 +298,7 @@ def _environment(**values: str) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _stop(engine: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+def _stop(engine: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread, guard: Guard) -> None:
     """End vLLM's output handler, then the requests, then the engine's processes, then the loop.
 
     The handler goes first: it would log the end of anything it reads from as a failure.
@@ -302,6 +312,7 @@ def _stop(engine: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread
     with contextlib.suppress(Exception):
         asyncio.run_coroutine_threadsafe(shut(), loop).result(timeout=CLOSE_S)
     _stop_loop(loop, thread)
+    guard.kill()
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

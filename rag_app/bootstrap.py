@@ -145,7 +145,7 @@ def why_stale(stamp: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
         return "it was not set up yet"
     if not stamp.get("complete"):
         return "the last set-up did not finish"
-    names = {"pyproject": "pyproject.toml", "python": "Python", "extra": "the extra", "recipe": "the set-up"}
+    names = {"extra": "the extra", "python": "Python", "pyproject": "pyproject.toml", "recipe": "the set-up"}
     for key, name in names.items():
         if stamp.get(key) != wanted[key]:
             return f"{name} changed"
@@ -182,7 +182,8 @@ class Setup:
 
     def _choose_extra(self, asked: str) -> str:
         if asked == "auto":
-            asked = os.environ.get("MAGRAG_EXTRA") or "auto"
+            # Taken out since the program reads every MAGRAG_ variable as a setting of its own.
+            asked = os.environ.pop("MAGRAG_EXTRA", "") or "auto"
         if asked == "auto":
             # A second start neither asks the driver nor undoes a person's choice.
             kept = str(self.stamp.get("extra"))

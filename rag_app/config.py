@@ -73,7 +73,7 @@ class EncoderConfig(_Table):
     adapter: str = ""
     precision: Literal["float32", "bfloat16"] = "float32"
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description=_DEVICES)] = "auto"
-    tokens_per_batch: Count = 16384
+    tokens_per_batch: Count = 4096
     trained_for: Similarity | None = None
     trust_remote_code: bool = False
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from generator.base import Generator
 from rag_app.config import Config
-from rag_app.weights import resolve
+from rag_app.weights import resolve, weights_hash
 
 
 def load_reader(config: Config, log: Callable[[str], None]) -> Generator:
@@ -19,5 +19,7 @@ def load_reader(config: Config, log: Callable[[str], None]) -> Generator:
     from generator.factory import GeneratorSettings, load_generator
 
     settings = config.generator
-    folder = resolve(settings.model, data_dir=config.resolved_data_dir(), log=log, setting="generator.model")
-    return load_generator(GeneratorSettings(**settings.model_dump()), folder, log=log)
+    data_dir = config.resolved_data_dir()
+    folder = resolve(settings.model, data_dir=data_dir, log=log, setting="generator.model")
+    weights_id = weights_hash(folder, data_dir=data_dir)
+    return load_generator(GeneratorSettings(**settings.model_dump(), weights_id=weights_id), folder, log=log)

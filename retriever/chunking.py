@@ -81,7 +81,7 @@ def token_offsets(tokenizer: PreTrainedTokenizerBase | None) -> Offsets:
         return lambda text: [match.span() for match in _WORD.finditer(text)]
     if not tokenizer.is_fast:
         raise RetrieverError(
-            f"cannot cut documents with {type(tokenizer).__name__}: it is a slow tokenizer; use an encoder with a fast one"
+            f"cannot cut documents with {type(tokenizer).__name__}, a slow tokenizer: use an encoder with a fast one"
         )
 
     def offsets(text: str) -> Sequence[tuple[int, int]]:

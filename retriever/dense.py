@@ -54,11 +54,17 @@ class DenseRetriever:
     @property
     def notes(self) -> list[str]:
         """What a person should know before reading anything into this retriever's ranking."""
-        trained_for = self.encoder.spec.trained_for
-        if self.similarity.gamma_d < 1 and trained_for != self.similarity.name and trained_for in ("cosine", "dnorm"):
+        trained_for, name = self.encoder.spec.trained_for, self.encoder.name
+        trained_by_direction = trained_for in ("cosine", "dnorm")
+        if trained_by_direction and self.similarity.gamma_d < 1:
             return [
-                f"{self.encoder.name} was trained for {trained_for}, which leaves passage norms free: scored by "
-                f"{self.similarity.name} they mostly add a bias towards some passage lengths"
+                f"{name} was trained for {trained_for}, which leaves passage norms free: scored by {self.similarity.name} "
+                "they mostly add a bias towards some passage lengths"
+            ]
+        if not trained_by_direction and self.similarity.gamma_d == 1:
+            return [
+                f"{name} was trained for {trained_for}, which ranks by passage norms too: {self.similarity.name} throws "
+                "them away"
             ]
         return []
 

@@ -173,7 +173,7 @@ def test_a_slow_tokenizer_is_refused_with_its_name() -> None:
         is_fast = False
 
     with pytest.raises(RetrieverError, match="SlowTokenizer"):
-        chunk_text("text", SlowTokenizer())  # type: ignore[arg-type]
+        chunk_text("text", SlowTokenizer())
 
 
 @pytest.mark.model

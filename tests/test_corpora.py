@@ -115,6 +115,21 @@ def test_quotes_of_a_tsv_written_without_quoting_stand_for_themselves(tmp_path: 
     assert [p.text for p in read_corpus(path)] == ['"Hi" he said', '6" wide', '"open']
 
 
+def test_a_quoted_text_may_go_on_over_lines_and_a_stray_quote_swallows_none(tmp_path: Path) -> None:
+    texts = ['one\n\n"two"\tthree', "plain", "first\r\nlast"]
+    path = tmp_path / "c.tsv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerows([("id", "title", "text"), *((at, "T", text) for at, text in enumerate(texts))])
+    assert [p.text for p in read_corpus(path)] == ['one\n\n"two"\tthree', "plain", "first\nlast"]
+    stray = [f'{at}\tT\t"never closed' if at == 3 else f"{at}\tT\ttext {at}" for at in range(500)]
+    path.write_text("id\ttitle\ttext\n" + "\n".join(stray))
+    assert [p.id for p in read_corpus(path)] == [str(at) for at in range(500)]
+    path.write_text("id\ttext\ttitle\n" + '1\t"a\nb"\tT\n' + "2\t\tT\n")
+    with pytest.raises(RetrieverError, match=r'c\.tsv:4: the text of passage "2" is empty'):
+        list(read_corpus(path))
+
+
 def test_columns_name_the_fields_of_other_formats(tmp_path: Path) -> None:
     columns = {"id": "pid", "title": "name", "text": "body"}
     record = {"pid": "1", "name": "N", "body": "B", "text": "other"}
@@ -188,7 +203,7 @@ def test_invalid_utf8_is_a_fault_of_its_line(tmp_path: Path) -> None:
 
 def test_a_tsv_line_with_another_number_of_columns_is_a_fault(tmp_path: Path) -> None:
     path = tmp_path / "c.tsv"
-    path.write_text('id\ttext\ttitle\n1\ta\tA\n2\tb\n3\tc\tC\tmore\n4\t"d\ne"\tE\n')
+    path.write_text('id\ttext\ttitle\n1\ta\tA\n2\tb\n3\tc\tC\tmore\n4\t"d\n5\te\n')
     with pytest.raises(RetrieverError, match=r"c\.tsv:3: the header has 3 columns, the line 2"):
         list(read_corpus(path))
     corpus = read_corpus(path, on_error="skip")
@@ -360,7 +375,7 @@ def test_files_of_other_formats_are_refused_with_what_to_do(
 
 def test_a_missing_file_offers_the_one_that_was_probably_meant(tmp_path: Path) -> None:
     write_ours(tmp_path / "corpus.jsonl")
-    with pytest.raises(RetrieverError, match='no file or folder .*; did you mean ".*corpus.jsonl"'):
+    with pytest.raises(RetrieverError, match=r'no file or folder .*; did you mean ".*corpus\.jsonl"'):
         read_corpus(tmp_path / "corpsu.jsonl")
     for source in ("", "x" * 5000):
         with pytest.raises(RetrieverError):
@@ -390,9 +405,9 @@ class TestHub:
 
     def test_one_of_several_splits_must_be_named(self, folder: Path) -> None:
         write_jsonl(folder / "test.jsonl", [{"id": "9", "title": "", "text": "t"}])
-        with pytest.raises(RetrieverError, match="several splits: name one.*train.*test"):
+        with pytest.raises(RetrieverError, match=r"several splits: name one.*train.*test"):
             read_corpus(f"hub:{folder}")
-        with pytest.raises(RetrieverError, match='no split "dev".*train, test'):
+        with pytest.raises(RetrieverError, match=r'no split "dev".*train, test'):
             read_corpus(f"hub:{folder}:dev")
         for address in (f"hub:{folder}:test", f"hub:{folder}::test", f"hub:{folder}:default:test"):
             assert list(read_corpus(address)) == [Passage("9", "", "t")]
@@ -400,7 +415,7 @@ class TestHub:
 
     def test_columns_are_mapped_and_faults_name_the_row(self, folder: Path) -> None:
         write_jsonl(folder / "train.jsonl", [{"pid": 1, "passage": "a"}, {"pid": 2, "passage": None}])
-        with pytest.raises(RetrieverError, match='no field "id" or "_id" .*pid, passage'):
+        with pytest.raises(RetrieverError, match=r'no field "id" or "_id" .*pid, passage'):
             list(read_corpus(f"hub:{folder}"))
         corpus = read_corpus(f"hub:{folder}", columns={"id": "pid", "text": "passage"})
         with pytest.raises(RetrieverError, match=r'set:2: "passage" must be text, got null'):

@@ -159,7 +159,7 @@ def test_html_gives_what_a_reader_sees() -> None:
       <pre>x = 1\n  y</pre></body></html>"""
     document = parsed(parse_html(page.encode()))
     assert document.title == "A page"
-    assert document.pages == ["Head\n\nOne bold line.\nNext & last.\n\nitem\n\nother\n\nk | v\na | b\n\nx = 1\n  y"]
+    assert document.pages == ["Head\n\nOne bold line.\nNext & last.\n\nitem\n\nother\n\nk | v\n\na | b\n\nx = 1\n  y"]
 
 
 def test_html_is_decoded_as_it_says_and_may_be_nested_without_end() -> None:
@@ -169,7 +169,10 @@ def test_html_is_decoded_as_it_says_and_may_be_nested_without_end() -> None:
 
 
 def test_markdown_gives_text_without_marks_and_its_heading_as_title() -> None:
-    source = "# A *b*\n\nA [link](http://x)\nand `code` &amp; more.\n\n- one\n- two\n\n| k | v |\n|---|---|\n| a | b |\n\n```py\ndef f():\n    pass\n```\n"
+    source = (
+        "# A *b*\n\nA [link](http://x)\nand `code` &amp; more.\n\n- one\n- two\n\n| k | v |\n|---|---|\n| a | b |\n\n"
+        "```py\ndef f():\n    pass\n```\n"
+    )
     document = parsed(parse_markdown(source.encode()))
     assert document.title == "A b"
     assert document.pages[0].startswith("A b\n\nA link and code & more.\n\none\n\ntwo\n\nk | v\na | b\n\ndef f():")

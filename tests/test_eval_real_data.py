@@ -1,8 +1,7 @@
-"""The question files of the shared data folder, where it lies beside the checkout or MAGRAG_SHARED_DATA names it."""
+"""The question files of the shared data folder, where it lies beside the checkout."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from eval.metrics import score_answer
 from eval.run import run_evaluation
 
 ROOT = Path(__file__).resolve().parents[1]
-PLACES = [Path(os.environ.get("MAGRAG_SHARED_DATA", "/nonexistent")), ROOT / "shared/data", ROOT.parent / "shared/data"]
+PLACES = [ROOT / "shared/data", ROOT.parent / "shared/data"]
 DATA = next((place for place in PLACES if place.is_dir()), None)
 
 pytestmark = pytest.mark.skipif(DATA is None, reason="the shared data folder is not here")

@@ -9,7 +9,7 @@ import pytest
 
 from retriever.build import build_index
 from retriever.dense import DenseRetriever
-from retriever.encoder import Vectors
+from retriever.encoder import EncoderSpec, Vectors
 from retriever.errors import RetrieverError
 from retriever.index import Index
 from retriever.search import exact
@@ -105,3 +105,20 @@ def test_hits_carry_the_factors_of_their_score(index: Index) -> None:
         for hit in hits:
             assert hit.score == pytest.approx(hit.cosine * hit.norm, rel=1e-5)
     assert retriever.fingerprint != DenseRetriever("r", RandomEncoder(), COSINE, index, ExactSearcher(index)).fingerprint  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("trained_for", "similarity", "note"),
+    [
+        ("cosine", QNORM, "trained for cosine, which leaves passage norms free: scored by qnorm"),
+        ("cosine", DNORM, None),
+        ("dot", COSINE, "trained for dot, which ranks by passage norms too: cosine throws them away"),
+        ("dot", QNORM, None),
+    ],
+)
+def test_scoring_otherwise_than_trained_is_noted(index: Index, trained_for: str, similarity: Similarity, note: str) -> None:
+    encoder = RandomEncoder()
+    encoder.spec = EncoderSpec(trained_for=trained_for)  # type: ignore[attr-defined]
+    notes = DenseRetriever("r", encoder, similarity, index, ExactSearcher(index)).notes  # type: ignore[arg-type]
+    assert len(notes) == bool(note)
+    assert not note or note in notes[0]

@@ -166,6 +166,7 @@ def _fill_pane(pane: Pane, snapshot: Snapshot, side: int, *, first: bool) -> dic
 
 def _add_api(pipeline: Pipeline) -> None:
     """The same comparison for gradio_client: `client.predict(question, "cosine", "qnorm", 3, api_name="/compare")`."""
+
     def compare(question: str, retriever_a: str, retriever_b: str, k: int = 3) -> Iterator[dict[str, Any]]:
         """Ask two retrievers; yields {question, answers, badge, summary} as the answers grow."""
         try:

@@ -35,6 +35,7 @@ def render_verdict(snapshot: Snapshot) -> str:
         f'<div class="mg-verdict" role="status"><span class="mg-badge">{escape(label)}</span>'
         f'<p class="mg-words">{escape(words or explanation)}</p>'
         + (f'<p class="mg-explanation">{escape(explanation)}</p>' if words else "")
+        + _notes(snapshot.sides)
         + "</div>"
     )
 
@@ -57,18 +58,16 @@ def render_answer(side: Side, answer: Answer, stage: Stage) -> str:
 
 
 def render_passages(side: Side, answer: Answer, other: Answer) -> str:
-    """Notes on the retriever, and its passages as cards."""
-    notes = "".join(f'<p class="mg-note"><strong>Note</strong> {escape(note)}.</p>' for note in side.notes)
+    """A retriever's passages as cards."""
     if side.kind == "closed-book":
-        return notes + '<p class="mg-empty">No passages: the reader answers from what it learnt in training.</p>'
+        return '<p class="mg-empty">No passages: the reader answers from what it learnt in training.</p>'
+    if side.kind == "unknown":
+        return ""
     if not answer.hits:
-        nothing = (
-            "" if side.kind == "unknown" else '<p class="mg-empty">Nothing found: no passage fits this question.</p>'
-        )
-        return notes + nothing
+        return '<p class="mg-empty">Nothing found: no passage fits this question.</p>'
     against: Sequence[Move | None] = moves(answer.hits, other.hits) if other.hits else [None] * len(answer.hits)
     cards = "".join(_card(hit, move, side) for hit, move in zip(answer.hits, against, strict=True))
-    return f'{notes}<ol class="mg-cards" aria-label="Passages of {escape(side.name)}">{cards}</ol>'
+    return f'<ol class="mg-cards" aria-label="Passages of {escape(side.name)}">{cards}</ol>'
 
 
 def render_seconds(answer: Answer, stage: Stage) -> str:
@@ -95,6 +94,20 @@ def render_factors(hit: Hit, similarity_factors: Sequence[Factor]) -> str:
             f' <span class="mg-dropped" title="This similarity drops these factors">not counted: {left_out}</span>'
         )
     return product
+
+
+def _notes(sides: tuple[Side, Side]) -> str:
+    """What to know about the retrievers, each note once, since two that share an encoder often share a note."""
+    named: dict[str, list[str]] = {}
+    for side in sides:
+        for note in side.notes:
+            names = named.setdefault(note, [])
+            if side.name not in names:
+                names.append(side.name)
+    return "".join(
+        f'<p class="mg-note"><strong>About {escape(" and ".join(names))}:</strong> {escape(note)}.</p>'
+        for note, names in named.items()
+    )
 
 
 def _factor(factor: Factor) -> str:

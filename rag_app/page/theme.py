@@ -13,8 +13,9 @@ ICON = ASSETS / "icon.svg"
 
 def page_theme() -> gr.themes.Base:
     """A Gradio theme; its fonts come with Gradio and are served from this machine."""
-    sans = (gr.themes.LocalFont("IBM Plex Sans"), "ui-sans-serif", "system-ui", "sans-serif")
-    mono = (gr.themes.LocalFont("IBM Plex Mono"), "ui-monospace", "monospace")
+    # Gradio ships the semibold cut with most letters missing, so 600 is drawn with the bold one.
+    sans = (gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "ui-sans-serif", "system-ui", "sans-serif")
+    mono = (gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "ui-monospace", "monospace")
     return gr.themes.Base(
         primary_hue=gr.themes.colors.teal,
         secondary_hue=gr.themes.colors.teal,
@@ -29,10 +30,15 @@ def page_theme() -> gr.themes.Base:
         block_label_background_fill="transparent",
         button_primary_background_fill="*primary_700",
         button_primary_background_fill_hover="*primary_800",
-        button_primary_background_fill_dark="*primary_600",
-        button_primary_background_fill_hover_dark="*primary_700",
+        button_primary_background_fill_dark="*primary_700",
+        button_primary_background_fill_hover_dark="*primary_800",
         button_primary_text_color="white",
         input_background_fill="white",
+        input_border_width="1px",
+        input_border_color="*neutral_300",
+        input_border_color_dark="*neutral_700",
+        input_border_color_focus="*primary_600",
+        input_border_color_focus_dark="*primary_400",
         input_background_fill_dark="*neutral_900",
         slider_color="*primary_600",
     )

@@ -110,8 +110,8 @@ def read_corpus(
     """Open a corpus; its format is found by looking into it.
 
     Known are JSONL of {id, title, text}, of FlashRAG's {id, contents} and of BEIR's {_id, title, text}; DPR's TSV; each
-    of these gzipped; a folder that holds BEIR's corpus.jsonl; `hub:NAME[:CONFIG][:SPLIT]`; and a folder of (or a single)
-    .txt, .md, .html, .pdf or .docx.
+    of these gzipped; a folder that holds BEIR's corpus.jsonl; `hub:NAME[:CONFIG][:SPLIT]`; and .txt, .md, .html, .pdf
+    and .docx, one or a folder of them.
 
     Args:
         source: A file, a folder or a hub address.

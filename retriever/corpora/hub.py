@@ -37,7 +37,7 @@ class HubSource:
         parts = address.removeprefix(PREFIX).split(":")
         if not parts[0] or len(parts) > 3:
             raise RetrieverError(f"{address} is not of the form hub:NAME[:CONFIG][:SPLIT]")
-        name, config, split = (parts + ["", ""])[:3]
+        name, config, split = [*parts, "", ""][:3]
         self.builder, config, split = _find(address, name, config, split)
         try:
             self.splits = self.builder.as_streaming_dataset()

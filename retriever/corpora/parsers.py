@@ -105,7 +105,7 @@ def parse_pdf(data: bytes) -> Document | Fault:
                 return Fault("encrypted file", "the PDF needs a password: save a copy without one")
             count = len(reader.pages)
             title = str(reader.metadata.title or "") if reader.metadata else ""
-        except Exception as error:  # noqa: BLE001 - pypdf raises KeyError, TypeError and more on damaged files, besides its own
+        except Exception as error:  # noqa: BLE001 - damaged files raise KeyError, TypeError and more, besides its own
             return Fault("unreadable file", f"not a readable PDF: {_one_line(error)}")
         pages: list[str] = []
         faults: list[tuple[str, Fault]] = []
@@ -137,7 +137,7 @@ def parse_docx(data: bytes) -> Document | Fault:
             styles = ("Title", "Heading 1")
             heads = (p for p in opened.paragraphs if p.style is not None and p.style.name in styles and p.text.strip())
             title = next((head.text for head in heads), "")
-    except Exception as error:  # noqa: BLE001 - damaged packages surface as KeyError, BadZipFile, XMLSyntaxError and others
+    except Exception as error:  # noqa: BLE001 - damage shows as KeyError, BadZipFile, XMLSyntaxError and others
         return Fault("unreadable file", f"not a readable .docx: {_one_line(error)}")
     return Document(title.strip(), [_clean("\n\n".join(block for block in blocks if block.strip()))])
 
@@ -161,7 +161,7 @@ def document_kind(head: bytes, suffix: str) -> str | None:
     if head.lstrip(codecs.BOM_UTF8 + b" \t\r\n")[:15].lower().startswith((b"<!doctype html", b"<html")):
         return "html"
     kind = next((parser.kind for parser in PARSERS.values() if suffix.lower() in parser.suffixes), None)
-    if kind is None and (head.startswith(_OLE_MAGIC) or b"word/" in head[:4096] and head.startswith(b"PK")):
+    if kind is None and (head.startswith(_OLE_MAGIC) or (head.startswith(b"PK") and b"word/" in head)):
         return "docx"
     return kind
 
@@ -208,8 +208,8 @@ def _html_text(soup: BeautifulSoup) -> str:
     pieces: list[str] = []
 
     def add_gap(gap: str) -> None:
-        if pieces and not pieces[-1].isspace():
-            pieces[-1] = pieces[-1].rstrip(" ")
+        if pieces and gap.startswith("\n"):
+            pieces[-1] = pieces[-1].rstrip(" ") or " "
         pieces.append(gap)
 
     # A stack of our own, for pages nest deeper than Python may. Plain strings on it are gaps to come.
@@ -229,10 +229,11 @@ def _html_text(soup: BeautifulSoup) -> str:
             if node:
                 add_gap(node)
         elif literal:
-            pieces.append(str(node))
+            pieces.extend([str(node)] if node else [])
         else:
             text = re.sub(r"\s+", " ", str(node))
-            pieces.append(text.lstrip() if not pieces or pieces[-1][-1:].isspace() else text)
+            text = text.lstrip() if not pieces or pieces[-1][-1].isspace() else text
+            pieces.extend([text] if text else [])
     text = "".join(pieces)
     text = re.sub(r"\n+ \| ", " | ", text)  # paragraphs inside a cell
     text = re.sub(r"(?: \| ?)+(?=\n|$)", "", text)

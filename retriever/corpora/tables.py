@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from retriever.corpora.records import Fields, find_fields, has_lone_surrogate, t
 from retriever.corpora.report import Fault
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
+
+# A quoted text that goes on for longer than this is a quotation mark that was never meant to open one.
+MOST_LINES = 200
 
 
 class LineSource:
@@ -35,17 +40,16 @@ class LineSource:
         """By bytes, compressed ones where the file is."""
         return self.lines.fraction
 
-    def decoded(self) -> Iterator[tuple[str, str | Fault]]:
-        """Each line's place and its text."""
+    def decoded(self) -> Iterator[tuple[int, str | Fault]]:
+        """Each line's number and its text."""
         for number, line in self.lines:
-            where = f"{self.path}:{number}"
             if line is None:
-                yield where, Fault("line too long", "the line is longer than 64 MiB")
+                yield number, Fault("line too long", "the line is longer than 64 MiB")
                 continue
             try:
-                yield where, line.decode("utf-8")
+                yield number, line.decode("utf-8")
             except UnicodeDecodeError as error:
-                yield where, Fault("invalid UTF-8", f"byte {error.start + 1} of the line is not valid UTF-8")
+                yield number, Fault("invalid UTF-8", f"byte {error.start + 1} of the line is not valid UTF-8")
 
 
 class JsonlSource(LineSource):
@@ -56,7 +60,8 @@ class JsonlSource(LineSource):
     def items(self) -> Iterator[tuple[str, Passage | Fault]]:
         """Passages and faults in file order."""
         fields: Fields | None = None
-        for where, line in self.decoded():
+        for number, line in self.decoded():
+            where = f"{self.path}:{number}"
             record = line if isinstance(line, Fault) else parse_object(line)
             if isinstance(record, Fault):
                 yield where, record
@@ -73,14 +78,15 @@ class JsonlSource(LineSource):
 class TsvSource(LineSource):
     """DPR's `psgs_w100.tsv`: a header, then one passage a line, written by Python's csv with tabs.
 
-    A field that holds a quotation mark is quoted and its marks are doubled. Files that were written without quoting are
-    read too: where a line doesn't parse as quoted and has the right number of tabs, its marks stand for themselves.
+    A field that holds a quotation mark or a line end is quoted, and its marks are doubled. Files that were written
+    without quoting are read too: where a line doesn't parse as quoted and has the right number of tabs, its marks stand
+    for themselves.
     """
 
     kind = "tsv"
 
     def items(self) -> Iterator[tuple[str, Passage | Fault]]:
-        """Passages and faults in file order.
+        """Passages and faults in file order; a passage over several lines is named by its first.
 
         Raises:
             RetrieverError: The header lacks a column.
@@ -89,22 +95,74 @@ class TsvSource(LineSource):
         csv.field_size_limit(max(csv.field_size_limit(), 1 << 30))
         header: list[str] | None = None
         fields: Fields | None = None
-        for where, line in self.decoded():
+        lines = _Lines(self.decoded())
+        for number, line in lines:
+            where = f"{self.path}:{number}"
             if isinstance(line, Fault):
                 yield where, line
             elif header is None or fields is None:
-                header = split_tsv(line, None) or []
+                header = _quoted_cells(line) or line.split("\t")
                 found = find_fields(dict.fromkeys(header), self.columns)
                 if isinstance(found, Fault):
                     raise RetrieverError(f"{where}: the header has {found.detail}")
                 fields = found
             else:
-                cells = split_tsv(line, len(header))
+                cells = _quoted_cells(line)
                 if cells is None:
-                    detail = f"the header has {len(header)} columns, the line {line.count(chr(9)) + 1} (or a quote is not closed)"
-                    yield where, Fault("invalid TSV", detail)
-                else:
+                    cells = _continued(number, line, lines, len(header))
+                if cells is None or len(cells) != len(header):
+                    cells = line.split("\t")
+                if len(cells) == len(header):
                     yield where, to_passage(dict(zip(header, cells, strict=True)), fields)
+                else:
+                    detail = f"the header has {len(header)} columns, the line {len(cells)} (or a quote is not closed)"
+                    yield where, Fault("invalid TSV", detail)
+
+
+class _Lines:
+    """Numbered lines of which some can be given back."""
+
+    def __init__(self, lines: Iterator[tuple[int, str | Fault]]) -> None:
+        self._lines = lines
+        self._returned: deque[tuple[int, str | Fault]] = deque()
+
+    def __iter__(self) -> Iterator[tuple[int, str | Fault]]:
+        return self
+
+    def __next__(self) -> tuple[int, str | Fault]:
+        return self._returned.popleft() if self._returned else next(self._lines)
+
+    def give_back(self, lines: list[tuple[int, str | Fault]]) -> None:
+        self._returned.extendleft(reversed(lines))
+
+
+def _quoted_cells(line: str) -> list[str] | None:
+    """Cells of one record, or None when its quotes are not as csv writes them."""
+    try:
+        return next(csv.reader([line], delimiter="\t", strict=True))
+    except csv.Error:
+        return None
+
+
+def _continued(number: int, line: str, lines: _Lines, width: int) -> list[str] | None:
+    """Cells of a record whose quoted text goes on over the next lines; None, and nothing taken, when none ends soon."""
+    if line.count('"') % 2 == 0:  # none is open
+        return None
+    taken: list[tuple[int, str | Fault]] = []
+    for entry in islice(lines, MOST_LINES):
+        taken.append(entry)
+        following, more = entry
+        if isinstance(more, Fault):
+            break
+        line += "\n" * (following - number) + more
+        number = following
+        if more.count('"') % 2:  # the quote ends here, or nowhere
+            cells = _quoted_cells(line)
+            if cells is not None and len(cells) == width:
+                return cells
+            break
+    lines.give_back(taken)
+    return None
 
 
 def parse_object(line: str) -> dict[str, Any] | Fault:
@@ -121,15 +179,3 @@ def parse_object(line: str) -> dict[str, Any] | Fault:
     if ("\\ud" in line or "\\uD" in line) and has_lone_surrogate(record):
         return Fault("invalid Unicode", "an escape \\uD8xx or \\uDCxx stands without its other half")
     return record
-
-
-def split_tsv(line: str, columns: int | None) -> list[str] | None:
-    """Cells of one line, or None when it doesn't have that many columns (any number when None)."""
-    try:
-        cells = next(csv.reader([line], delimiter="\t", strict=True))
-        if columns is None or len(cells) == columns:
-            return cells
-    except csv.Error:
-        pass
-    cells = line.split("\t")
-    return cells if columns is None or len(cells) == columns else None

@@ -1,0 +1,40 @@
+"""Picture of a comparison on a page that is open.
+
+magrag serve &
+python -m tests.screenshot docs/page.png
+python -m tests.screenshot narrow.png --width 400 --dark
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tests.browser import open_browser, open_page, wait_for_answers
+
+QUESTION = "Who built the first lighthouse on the Eddystone rocks?"
+
+
+def main() -> None:
+    """Ask, wait, and save the whole page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--url", default="http://127.0.0.1:7860")
+    parser.add_argument("--question", default=QUESTION)
+    parser.add_argument("--width", type=int, default=1400)
+    parser.add_argument("--dark", action="store_true")
+    options = parser.parse_args()
+    with open_browser() as browser:
+        page = open_page(browser, options.url, width=options.width, scheme="dark" if options.dark else "light")
+        page.get_by_label("Question").fill(options.question)
+        page.get_by_role("button", name="Compare").click()
+        wait_for_answers(page)
+        # The ring of focus and a blinking cursor are no part of the picture.
+        page.evaluate("document.activeElement.blur()")
+        page.wait_for_timeout(500)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=options.out, full_page=True)
+
+
+if __name__ == "__main__":
+    main()
