@@ -1,4 +1,6 @@
-"""Passages encoded per second, against sentence-transformers in the same run: python benchmarks/encode.py CORPUS [-n 512]
+"""Passages encoded per second, against sentence-transformers in the same run.
+
+    python benchmarks/encode.py CORPUS [-n 512]
 
 Each round times sentence-transformers' own encode (batches of 32), then ours in each precision, so that a machine whose speed
 drifts slows all alike. Printed are medians and ratios to sentence-transformers.

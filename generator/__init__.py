@@ -1,1 +1,1 @@
-"""Prompts to completions: one protocol, three back ends (vLLM here, a server, transformers); no retrieval."""
+"""Prompts to completions; knows nothing of retrieval."""

@@ -1,7 +1,7 @@
 """Questions to answers: the parts of a configuration, loaded when first needed and put together.
 
-    from rag_app import Pipeline
-    Pipeline.from_config("configs/demo.toml").answer(["Who built the Eiffel Tower?"])
+from rag_app import Pipeline
+Pipeline.from_config("configs/demo.toml").answer(["Who built the Eiffel Tower?"])
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Text to ranked passages; knows nothing of generation."""

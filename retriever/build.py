@@ -86,10 +86,7 @@ def build_index(
         receipt = read_receipt(folder, number)
         if receipt is None:
             _require_disk(folder, len(passages), encoder.dim, storage)
-            base = done
-            vectors = encoder.encode_passages(
-                passages, None if progress is None else lambda n, _, base=base: progress(base + n, None)
-            )
+            vectors = encoder.encode_passages(passages, _shifted(progress, done))
             receipt = write_shard(folder, number, passages, vectors, storage)
         elif progress is not None:
             progress(done + receipt.rows, None)
@@ -128,6 +125,11 @@ def _finish(folder: Path, settings: dict[str, Any], receipts: list[ShardReceipt]
     for number in range(len(receipts)):
         (folder / receipt_file(number)).unlink(missing_ok=True)
     (folder / BUILD).unlink(missing_ok=True)
+
+
+def _shifted(progress: Progress | None, before: int) -> Progress | None:
+    """Progress within a shard as progress of the whole build."""
+    return None if progress is None else lambda done, total: progress(before + done, None)
 
 
 def _batched(corpus: Iterable[Passage], size: int) -> Iterable[list[Passage]]:

@@ -278,7 +278,7 @@ def load_encoder(
             transformer = Transformer(
                 str(folder), model_kwargs={"trust_remote_code": trust_remote_code, "local_files_only": True}
             )
-            pooling = Pooling(transformer.get_embedding_dimension(), spec.pooling)  # type: ignore[arg-type]
+            pooling = Pooling(transformer.get_embedding_dimension(), spec.pooling)
             model = SentenceTransformer(modules=[transformer, pooling], device=str(chosen))
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

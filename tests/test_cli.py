@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 TOWERS = [
-    {"id": "t1", "title": "Eiffel Tower", "text": "The iron tower in Paris was built by Gustave Eiffel's company in 1889."},
+    {
+        "id": "t1",
+        "title": "Eiffel Tower",
+        "text": "The iron tower in Paris was built by Gustave Eiffel's company in 1889.",
+    },
     {"id": "t2", "title": "Tokyo Tower", "text": "Tokyo Tower is a red and white lattice tower finished in 1958."},
     {"id": "t3", "title": "Rye bread", "text": "Rye bread keeps for a long time and is common around the Baltic Sea."},
 ]
@@ -59,7 +63,9 @@ def test_wrong_usage_ends_with_2_and_says_what_would_do(tmp_path: Path) -> None:
     assert magrag("ask").returncode == 2
     assert magrag("ask", "who", "--compare", "a,b", "--retriever", "a").returncode == 2
     assert magrag("ask", "  ").returncode == 2
-    assert "encoders.minilm.precision" in one_line_error(magrag("ask", "who", "-s", "encoders.minilm.precison=float32"), 2)
+    assert "encoders.minilm.precision" in one_line_error(
+        magrag("ask", "who", "-s", "encoders.minilm.precison=float32"), 2
+    )
     assert "qnorm" in one_line_error(magrag("search", "who", "-r", "qnrom"), 2)
     assert "nowhere.toml" in one_line_error(magrag("search", "who", "-c", "nowhere.toml"), 2)
 
@@ -92,7 +98,18 @@ def test_score_gives_the_official_figures(tmp_path: Path) -> None:
 
 @pytest.mark.model
 def test_search_prints_one_object_a_question_with_the_factors_of_each_score(index: Path) -> None:
-    done = magrag("search", "iron tower in paris", "bread", "--index", index, "--compare", "cosine,qnorm,bm25", "--json", "-k", "9")
+    done = magrag(
+        "search",
+        "iron tower in paris",
+        "bread",
+        "--index",
+        index,
+        "--compare",
+        "cosine,qnorm,bm25",
+        "--json",
+        "-k",
+        "9",
+    )
     assert done.returncode == 0, done.stderr
     objects = [json.loads(line) for line in done.stdout.splitlines()]
     assert [o["question"] for o in objects] == ["iron tower in paris", "bread"]

@@ -48,7 +48,10 @@ def test_demo_reads_as_corpus_and_questions() -> None:
         (lambda p, q: q[0].update(answers=["a phrase nobody wrote"]), "does not stand in passage"),
         (lambda p, q: q[0].update(answers=[]), "no answer"),
         (lambda p, q: q[0].update(kind="riddle"), "kind 'riddle'"),
-        (lambda p, q: next(x for x in q if x["kind"] == "unanswerable").update(answers=["x"]), "unanswerable question has"),
+        (
+            lambda p, q: next(x for x in q if x["kind"] == "unanswerable").update(answers=["x"]),
+            "unanswerable question has",
+        ),
         (lambda p, q: next(x for x in q if x["kind"] == "multihop").update(gold_ids=[p[0]["id"]]), "multihop has gold"),
     ],
 )

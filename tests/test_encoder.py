@@ -35,7 +35,12 @@ def reference(minilm_folder: Path, passages: list[Passage]) -> np.ndarray:
 
 def load(folder: Path, **overrides: object) -> Encoder:
     return load_encoder(
-        folder, spec_from_preset("minilm", **overrides), name="minilm", weights_hash="w", device="cpu", tokens_per_batch=1024
+        folder,
+        spec_from_preset("minilm", **overrides),
+        name="minilm",
+        weights_hash="w",
+        device="cpu",
+        tokens_per_batch=1024,
     )
 
 

@@ -113,7 +113,9 @@ def test_truncated_missing_and_altered_files_are_named(tmp_path: Path) -> None:
     vectors = folder / "vectors-00000.npy"
     content = vectors.read_bytes()
     vectors.write_bytes(content[:-8])
-    with pytest.raises(RetrieverError, match=rf"vectors-00000.npy: it has {len(content) - 8} bytes, not {len(content)}"):
+    with pytest.raises(
+        RetrieverError, match=rf"vectors-00000.npy: it has {len(content) - 8} bytes, not {len(content)}"
+    ):
         Index(folder)
     vectors.unlink()
     with pytest.raises(RetrieverError, match=r"vectors-00000.npy: it is missing"):

@@ -14,7 +14,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import ANSWER_MS, open_browser, open_page, wait_for_answers

@@ -115,7 +115,8 @@ def test_line_breaks_in_passages_cannot_end_the_completion_format(reader: Any) -
 
 
 @pytest.mark.parametrize(
-    ("completion", "answer"), [("\n\n  Paris \nmore", "Paris"), ("", ""), (" \n \n", ""), ("Gustave Eiffel", "Gustave Eiffel")]
+    ("completion", "answer"),
+    [("\n\n  Paris \nmore", "Paris"), ("", ""), (" \n \n", ""), ("Gustave Eiffel", "Gustave Eiffel")],
 )
 def test_the_answer_is_the_first_line_that_is_not_blank(completion: str, answer: str) -> None:
     assert extract_answer(completion) == answer

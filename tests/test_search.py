@@ -104,7 +104,9 @@ def test_hits_carry_the_factors_of_their_score(index: Index) -> None:
         assert [hit.rank for hit in hits] == [1, 2, 3, 4]
         for hit in hits:
             assert hit.score == pytest.approx(hit.cosine * hit.norm, rel=1e-5)
-    assert retriever.fingerprint != DenseRetriever("r", RandomEncoder(), COSINE, index, ExactSearcher(index)).fingerprint  # type: ignore[arg-type]
+    assert (
+        retriever.fingerprint != DenseRetriever("r", RandomEncoder(), COSINE, index, ExactSearcher(index)).fingerprint
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,9 @@ def test_hits_carry_the_factors_of_their_score(index: Index) -> None:
         ("dot", QNORM, None),
     ],
 )
-def test_scoring_otherwise_than_trained_is_noted(index: Index, trained_for: str, similarity: Similarity, note: str) -> None:
+def test_scoring_otherwise_than_trained_is_noted(
+    index: Index, trained_for: str, similarity: Similarity, note: str
+) -> None:
     encoder = RandomEncoder()
     encoder.spec = EncoderSpec(trained_for=trained_for)  # type: ignore[attr-defined]
     notes = DenseRetriever("r", encoder, similarity, index, ExactSearcher(index)).notes  # type: ignore[arg-type]

@@ -53,6 +53,8 @@ def some_passages(n: int) -> list[Passage]:
     """n passages whose texts differ."""
     words = ["river", "tower", "engine", "poem", "comet", "harbour", "violin", "glacier"]
     return [
-        Passage(f"p{i}", words[i % 8].title(), f"the {words[i % 8]} number {i} is near the {words[i // 8 % 8]}", {"i": i})
+        Passage(
+            f"p{i}", words[i % 8].title(), f"the {words[i % 8]} number {i} is near the {words[i // 8 % 8]}", {"i": i}
+        )
         for i in range(n)
     ]

@@ -1,4 +1,7 @@
-"""Checks the demo corpus: every answer stands in its gold passage and no id dangles. Run: python -m rag_app.demo.check"""
+"""Checks the demo corpus: every answer stands in its gold passage and no id dangles.
+
+Run it with `python -m rag_app.demo.check`.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def main() -> int:
         [json.loads(line) for line in path.read_text("utf-8").splitlines()] for path in (PASSAGES, QUESTIONS)
     )
     faults = find_faults(passages, questions)
-    print("\n".join(faults + [f"{len(passages)} passages on {len({p['subject'] for p in passages})} subjects"]))
+    print(*faults, f"{len(passages)} passages on {len({p['subject'] for p in passages})} subjects", sep="\n")
     print(", ".join(f"{n} {kind}" for kind, n in Counter(q["kind"] for q in questions).items()))
     return 1 if faults else 0
 

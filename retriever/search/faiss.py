@@ -55,6 +55,6 @@ class FaissSearcher:
         if gamma_d not in self._flat:
             flat = self._faiss.IndexFlatIP(self._index.dim)
             for _, units, norms in self._index.chunks(CHUNK_ROWS):
-                flat.add(score_parts(units.astype(np.float32), np.float32(1), norms[:, None], 1, gamma_d))
+                flat.add(score_parts(units.astype(np.float32), np.ones(1, np.float32), norms[:, None], 1, gamma_d))
             self._flat[gamma_d] = flat
         return self._flat[gamma_d]
