@@ -11,9 +11,9 @@ from generator.base import FinishReason, Sampling
 class AnswerText:
     """The text of one answer, fed token by token; it ends as vLLM's answers end.
 
-    An end token is counted and not shown. A stop string ends the text before it. What could still become the beginning of a
-    stop string is held back, so that pieces once given are never taken back, and a character of several tokens is given
-    when it is whole.
+    An end token is counted and not shown. A stop string ends the text before it. What could still become the beginning of
+    a stop string is held back, so that pieces once given are never taken back, and a character of several tokens is
+    given when it is whole.
 
     Args:
         tokenizer: A fast tokenizer's own `tokenizers.Tokenizer`.

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-# Everything but the weights that changes what a model says: its shape, its tokenizer, its chat template, its end tokens.
+# What changes a model's answers beside its weights: its shape, its tokenizer, its chat template, its end tokens.
 BEHAVIOUR_FILES = (
     "config.json",
     "generation_config.json",

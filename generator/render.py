@@ -1,7 +1,7 @@
 """Prompt to token ids, in one place for every back end, so that all of them see the same prompt.
 
-A back end that rendered for itself would differ from the others in the details: a template not applied, a beginning-of-text
-token twice. Here a chat goes through the model's own template and a text through its own tokenizer, once.
+A back end that rendered for itself would differ from the others in the details: a template not applied, a beginning of
+text marked twice. Here a chat goes through the model's own template and a text through its own tokenizer, once.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Renderer:
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # transformers raises many types here
             why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise GeneratorError(f"no tokenizer can be read from {folder} ({why}): give a complete model folder") from error
+            raise GeneratorError(f"{folder} has no tokenizer ({why}): give a complete model folder") from error
         self.tokenizer: Any = tokenizer
         # A fast tokenizer keeps state that two threads must not set at once.
         self._lock = threading.Lock()
         self._bos: int | None = tokenizer.bos_token_id
-        special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-        self._special = re.compile("|".join(re.escape(token) for token in sorted(special, key=len, reverse=True)) or "(?!)")
+        special = [re.escape(token.content) for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self._special = re.compile("|".join(sorted(special, key=len, reverse=True)) or "(?!)")
 
     @property
     def has_chat_template(self) -> bool:
@@ -60,8 +60,8 @@ class Renderer:
         """Token ids of the prompt exactly as the model is to see them.
 
         A chat ends where the assistant's turn begins; what the template writes is not added to, since a template holds
-        its own beginning-of-text token where the model wants one. Special tokens written out in a message are dropped, so
-        that a passage can't end a turn and begin another. A text gets the special tokens that the tokenizer adds by
+        its own beginning-of-text token where the model wants one. Special tokens written out in a message are dropped,
+        so that a passage can't end a turn and begin another. A text gets the special tokens that the tokenizer adds by
         itself, and a beginning-of-text token already written in it is not doubled.
 
         Raises:
@@ -103,8 +103,8 @@ class Renderer:
             return "the prompt is empty: it has no token to continue"
         if length + sampling.max_tokens > context_length:
             return (
-                f"the prompt has {length} tokens and the answer may have {sampling.max_tokens}, more than the context of "
-                f"{context_length}: shorten the prompt, lower max_tokens or raise generator.context_length"
+                f"the prompt has {length} tokens and the answer may have {sampling.max_tokens}, more than the context "
+                f"of {context_length}: shorten the prompt, lower max_tokens or raise generator.context_length"
             )
         return None
 
@@ -112,11 +112,9 @@ class Renderer:
         assert prompt.messages is not None
         if not self.has_chat_template:
             raise GeneratorError(f'the model in {self.folder} has no chat template: set prompt.style = "completion"')
-        messages = [
-            {"role": message["role"], "content": self._special.sub("", message["content"])} for message in prompt.messages
-        ]
+        messages = [{**message, "content": self._special.sub("", message["content"])} for message in prompt.messages]
         try:
-            # Templates without a thinking mode ignore that argument; with one, an answer of a few tokens must not think.
+            # Templates without a thinking mode ignore the last argument; a short answer leaves no room for thoughts.
             text = self.tokenizer.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
             )

@@ -64,8 +64,9 @@ class GeneratorSettings:
         for name in ("kv_cache_gib", "timeout_s"):
             if getattr(self, name) <= 0:
                 raise GeneratorError(f"generator.{name} must be more than 0, got {getattr(self, name)}")
-        if not 0 < self.gpu_memory_utilization <= 1:
-            raise GeneratorError(f"generator.gpu_memory_utilization must be in (0, 1], got {self.gpu_memory_utilization}")
+        share = self.gpu_memory_utilization
+        if not 0 < share <= 1:
+            raise GeneratorError(f"generator.gpu_memory_utilization must be in (0, 1], got {share}")
 
 
 def check_folder(settings: GeneratorSettings, folder: Path) -> None:

@@ -18,6 +18,7 @@ from generator.answer import AnswerText
 from generator.base import Completion, Prompt, Sampling
 from generator.errors import GeneratorError
 from generator.fingerprint import hash_weights, name_model
+from generator.quiet import quiet_transformers
 from generator.render import Renderer
 from generator.settings import GeneratorSettings, check_folder
 
@@ -48,7 +49,8 @@ class TransformersGenerator:
     """Completions from a causal language model of transformers. Thread-safe.
 
     Args:
-        settings: dtype, context_length and batch_size are used.
+        settings: dtype, context_length and batch_size are used. On a CPU everything is computed in float32: 16-bit
+            arithmetic is slower there, and rounds so coarsely that a prompt's answer depends on its batch.
         folder: A model folder with a fast tokenizer (tokenizer.json).
         device: "auto" takes a GPU where there is one.
 
@@ -67,12 +69,14 @@ class TransformersGenerator:
         self._folder = folder
         self._renderer = Renderer(folder)
         if not getattr(self._renderer.tokenizer, "is_fast", False):
-            raise GeneratorError(f'{folder} has no tokenizer.json, which this back end needs: set generator.backend = "vllm"')
+            raise GeneratorError(f'{folder} has no tokenizer.json, needed here: set generator.backend = "vllm"')
         self._device = _device() if device == "auto" else device
+        self._dtype = "float32" if self._device == "cpu" else settings.dtype
         try:
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=getattr(torch, settings.dtype), local_files_only=True, use_safetensors=True
-            )
+            with quiet_transformers():
+                model = AutoModelForCausalLM.from_pretrained(
+                    folder, dtype=getattr(torch, self._dtype), local_files_only=True, use_safetensors=True
+                )
             self._model: Any = model.to(self._device).eval()
         except Exception as error:  # transformers raises many types here
             why = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -93,7 +97,7 @@ class TransformersGenerator:
             transformers=transformers.__version__,
             torch=torch.__version__,
             device=self._device,
-            dtype=settings.dtype,
+            dtype=self._dtype,
             context=settings.context_length,
             batch=settings.batch_size,
         )
@@ -125,7 +129,7 @@ class TransformersGenerator:
     ) -> list[Completion]:
         """Complete a batch; the result has the prompts' order.
 
-        `on_result` is called in the calling thread as each one finishes. A batch that does not fit into memory is halved.
+        `on_result` is called in the calling thread as each one finishes. A batch too big for the memory is halved.
 
         Raises:
             GeneratorError: The generator is closed.
@@ -293,10 +297,14 @@ def _pick(logits: torch.Tensor, random: torch.Generator | None, sampling: Sampli
 
     if random is None:
         return int(logits.argmax())
-    values, order = torch.softmax(logits / sampling.temperature, dim=-1).sort(descending=True)
-    # The smallest set that reaches top_p, so a token stays when those before it have not reached it.
-    values[values.cumsum(-1) - values >= sampling.top_p] = 0.0
-    return int(order[torch.multinomial(values, 1, generator=random)])
+    shares = torch.softmax(logits / sampling.temperature, dim=-1)
+    if sampling.top_p < 1:
+        values, order = shares.sort(descending=True)
+        # The smallest set that reaches top_p: a token stays when those before it have not reached it.
+        shares[order[values.cumsum(-1) - values >= sampling.top_p]] = 0.0
+    # The exponential race: token i wins with probability shares[i]. Noise goes by token, not by rank, so that two tokens
+    # of almost the same probability that change places do not change the draw.
+    return int((shares / torch.empty_like(shares).exponential_(generator=random)).argmax())
 
 
 def _device() -> str:

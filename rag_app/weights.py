@@ -86,7 +86,7 @@ def weights_hash(folder: Path, *, data_dir: Path | None = None) -> str:
 
     Args:
         folder: A folder that `resolve` returned.
-        data_dir: Where to remember the answer, keyed by each file's name, size and time; None reads the files each time.
+        data_dir: Where to remember the answer, keyed by each file's name, size and time; None reads the files anew.
     """
     files = weight_files(folder)
     if not files:
@@ -129,8 +129,8 @@ def _from_file(path: Path, home: Path, say: Log) -> Path:
 def _model_folder(root: Path) -> Path | None:
     """The folder at or below `root` that a library loads, or None where only other formats lie.
 
-    The first level that holds safetensors decides; a sentence-transformers model keeps them in numbered subfolders and is
-    known by its modules.json.
+    The first level that holds safetensors decides; a sentence-transformers model keeps them in numbered subfolders and
+    is known by its modules.json.
     """
     holders = {path.parent for path in _find(root, ".safetensors")}
     if not holders:

@@ -6,7 +6,8 @@ import hashlib
 import itertools
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from retriever.passages import Passage
 from retriever.shards import ShardReceipt, read_receipt, receipt_file, write_json, write_shard
 
 BUILD = "build.json"
+LOCK = "build.lock"
 
 
 class PassageSource(Protocol):
@@ -73,21 +75,30 @@ def build_index(
         return Index(folder)
     if (folder / BUILD).is_file():
         _require_same(folder, json.loads((folder / BUILD).read_text("utf-8")), settings)
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
         raise RetrieverError(f"{folder} is not empty and not an index; name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
+    with _only_builder(folder):
+        if not (folder / MANIFEST).is_file():  # or another process was quicker
+            _build(corpus, encoder, folder, settings, progress)
+    return Index(folder)
+
+
+def _build(
+    corpus: PassageSource, encoder: Encoder, folder: Path, settings: dict[str, Any], progress: Progress | None
+) -> None:
     write_json(folder / BUILD, settings)
     for leftover in folder.glob("*.tmp"):
         leftover.unlink()
 
     receipts: list[ShardReceipt] = []
     done = 0
-    for number, passages in enumerate(_batched(corpus, shard_size)):
+    for number, passages in enumerate(_batched(corpus, settings["shard_size"])):
         receipt = read_receipt(folder, number)
         if receipt is None:
-            _require_disk(folder, len(passages), encoder.dim, storage)
+            _require_disk(folder, len(passages), encoder.dim, settings["storage"])
             vectors = encoder.encode_passages(passages, _shifted(progress, done))
-            receipt = write_shard(folder, number, passages, vectors, storage)
+            receipt = write_shard(folder, number, passages, vectors, settings["storage"])
         elif progress is not None:
             progress(done + receipt.rows, None)
         receipts.append(receipt)
@@ -95,7 +106,6 @@ def build_index(
     if not receipts:
         raise RetrieverError("the corpus holds no passages, so there is nothing to index")
     _finish(folder, settings, receipts)
-    return Index(folder)
 
 
 def _finish(folder: Path, settings: dict[str, Any], receipts: list[ShardReceipt]) -> None:
@@ -125,6 +135,25 @@ def _finish(folder: Path, settings: dict[str, Any], receipts: list[ShardReceipt]
     for number in range(len(receipts)):
         (folder / receipt_file(number)).unlink(missing_ok=True)
     (folder / BUILD).unlink(missing_ok=True)
+    (folder / LOCK).unlink(missing_ok=True)
+
+
+@contextmanager
+def _only_builder(folder: Path) -> Iterator[None]:
+    """Hold the folder against a second builder; the system lets go when this process ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: two builds of one folder at once are up to the person there
+        yield
+        return
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RetrieverError(
+                f"another process is building {folder}; wait until it has finished, then run again"
+            ) from error
+        yield
 
 
 def _shifted(progress: Progress | None, before: int) -> Progress | None:

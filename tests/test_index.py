@@ -140,3 +140,16 @@ def test_another_encoder_is_refused_with_both_sides_named(tmp_path: Path) -> Non
     other = RandomEncoder(name="big", description={"model": "big", "weights": "w1", "dim": 16})
     with pytest.raises(RetrieverError, match="model: index 'random', encoder 'big'"):
         index.check_encoder(other)  # type: ignore[arg-type]
+
+
+def test_a_second_builder_of_one_folder_is_refused(tmp_path: Path) -> None:
+    class Rival(RandomEncoder):
+        def encode_passages(self, passages, progress=None):  # type: ignore[no-untyped-def]
+            with pytest.raises(RetrieverError, match="another process is building"):
+                build_index(corpus, RandomEncoder(), tmp_path / "i", shard_size=16)
+            return super().encode_passages(passages)
+
+    corpus = ListCorpus(some_passages(20))
+    build_index(corpus, Rival(), tmp_path / "i", shard_size=16)
+    build_index(corpus, RandomEncoder(), tmp_path / "alone", shard_size=16)
+    assert digest(tmp_path / "i") == digest(tmp_path / "alone")
