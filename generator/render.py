@@ -84,14 +84,12 @@ class Renderer:
 
         Special tokens are not counted: this is for text that becomes part of a prompt.
         """
-        if max_tokens <= 0:
-            return ""
         with self._lock:
             encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         ends = [end for _, end in encoded["offset_mapping"]]
         if len(ends) <= max_tokens:
             return text
-        for end in dict.fromkeys(reversed(ends[:max_tokens])):
+        for end in dict.fromkeys(reversed(ends[: max(0, max_tokens)])):
             # A cut inside a word, or inside a character of several tokens, can tokenise differently from the whole.
             if len(self._encode(text[:end], add_special_tokens=False)) <= max_tokens:
                 return text[:end]

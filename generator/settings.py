@@ -10,9 +10,9 @@ from typing import Literal
 from generator.errors import GeneratorError
 
 Backend = Literal["auto", "vllm", "openai", "transformers"]
-DType = Literal["bfloat16", "float16", "float32"]
+DType = Literal["auto", "bfloat16", "float16", "float32"]
 BACKENDS = ("auto", "vllm", "openai", "transformers")
-DTYPES = ("bfloat16", "float16", "float32")
+DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class GeneratorSettings:
     Attributes:
         backend: "auto" takes the server at `base_url` when one is given, vLLM where it is installed, else transformers.
         model: What a server calls the model; "" or a name that it does not list means its only model.
-        dtype: Precision of weights and arithmetic.
+        dtype: Precision of weights and arithmetic. "auto" is float32 on a CPU, where it is fast and makes an answer
+            independent of what else is in its batch, and the model's own (or the nearest the GPU has) elsewhere.
         context_length: Most tokens of prompt and answer together.
         enforce_eager: vLLM: no compilation; starts minutes sooner and runs somewhat slower.
         kv_cache_gib: vLLM on a CPU: memory for the KV cache (a set VLLM_CPU_KVCACHE_SPACE wins).
@@ -39,7 +40,7 @@ class GeneratorSettings:
 
     backend: Backend = "auto"
     model: str = ""
-    dtype: DType = "bfloat16"
+    dtype: DType = "auto"
     context_length: int = 2048
     enforce_eager: bool = True
     kv_cache_gib: float = 1.0

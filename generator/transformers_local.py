@@ -71,7 +71,7 @@ class TransformersGenerator:
         if not getattr(self._renderer.tokenizer, "is_fast", False):
             raise GeneratorError(f'{folder} has no tokenizer.json, needed here: set generator.backend = "vllm"')
         self._device = _device() if device == "auto" else device
-        self._dtype = "float32" if self._device == "cpu" else settings.dtype
+        self._dtype = _dtype(settings.dtype, self._device)
         try:
             with quiet_transformers():
                 model = AutoModelForCausalLM.from_pretrained(
@@ -313,6 +313,16 @@ def _device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _dtype(wanted: str, device: str) -> str:
+    import torch
+
+    if device == "cpu":
+        return "float32"
+    if wanted != "auto":
+        return wanted
+    return "float16" if device == "cuda" and not torch.cuda.is_bf16_supported() else "bfloat16"
 
 
 def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:

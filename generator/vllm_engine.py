@@ -13,14 +13,13 @@ import contextlib
 import itertools
 import logging
 import os
-import queue
-import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from generator.background import BackgroundLoop, Put, cancel_tasks
 from generator.base import Completion, FinishReason, Prompt, Sampling
 from generator.errors import GeneratorError
 from generator.fingerprint import hash_weights, name_model
@@ -56,39 +55,37 @@ class VllmGenerator:
         self._folder = folder
         self._renderer = Renderer(folder)
         self._numbers = itertools.count()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="vllm-loop", daemon=True)
-        self._thread.start()
+        self._loop = BackgroundLoop("vllm")
         guard = Guard("EngineCore")
         try:
-            starting = asyncio.run_coroutine_threadsafe(_start(settings, folder), self._loop)
+            starting = self._loop.submit(_start(settings, folder))
             while not concurrent.futures.wait([starting], timeout=WATCH_S).done:
                 guard.watch_children()
             self._engine = starting.result()
-            self._device: str = self._engine.vllm_config.device_config.device_type
             guard.watch_children()
         except BaseException as error:
             guard.kill()
-            _stop_loop(self._loop, self._thread)
             if isinstance(error, Exception):
+                self._loop.stop()
                 raise _start_error(error, folder) from error
             raise
+        self._config: Any = self._engine.vllm_config
         # At interpreter exit finalizers run before vLLM's own modules are taken apart. Without an orderly stop by then,
         # vLLM's destructor runs into emptied modules, and multiprocessing waits for the engine process for ever.
-        self._finalizer = weakref.finalize(self, _stop, self._engine, self._loop, self._thread, guard)
+        self._finalizer = weakref.finalize(self, _stop, self._engine, self._loop, guard)
 
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights, precision and back end; changes whenever outputs may change."""
         import vllm
 
-        settings = self._settings
+        settings, config = self._settings, self._config
         return name_model(
             settings.weights_id or hash_weights(self._folder),
             self._renderer.fingerprint,
             vllm=vllm.__version__,
-            device=self._device,
-            dtype=settings.dtype,
+            device=config.device_config.device_type,
+            dtype=str(config.model_config.dtype).removeprefix("torch."),
             context=settings.context_length,
             eager=settings.enforce_eager,
             batch_invariant=settings.batch_invariant,
@@ -128,15 +125,15 @@ class VllmGenerator:
         """
         done: dict[int, Completion] = {}
 
-        async def one(place: int, prompt: Prompt, gate: asyncio.Semaphore, results: _Queue) -> None:
+        async def one(place: int, prompt: Prompt, gate: asyncio.Semaphore, put: Put) -> None:
             async with gate:
-                results.put((place, await self._complete(prompt, sampling)))
+                put((place, await self._complete(prompt, sampling)))
 
-        async def run(results: _Queue) -> None:
+        async def run(put: Put) -> None:
             gate = asyncio.Semaphore(IN_FLIGHT)
             async with asyncio.TaskGroup() as group:
                 for place, prompt in enumerate(prompts):
-                    group.create_task(one(place, prompt, gate, results))
+                    group.create_task(one(place, prompt, gate, put))
 
         try:
             with contextlib.closing(self._drain(run)) as results:
@@ -163,10 +160,10 @@ class VllmGenerator:
         if misfit:
             raise GeneratorError(misfit)
 
-        async def run(pieces: _Queue) -> None:
+        async def run(put: Put) -> None:
             async for output in self._request(ids, sampling, stream=True):
                 if output.outputs[0].text:
-                    pieces.put(output.outputs[0].text)
+                    put(output.outputs[0].text)
 
         with contextlib.closing(self._drain(run)) as pieces:
             yield from pieces
@@ -182,6 +179,7 @@ class VllmGenerator:
         self._finalizer()
 
     async def _complete(self, prompt: Prompt, sampling: Sampling) -> Completion:
+        from vllm.exceptions import VLLMError
         from vllm.v1.engine.exceptions import EngineDeadError
 
         length = 0
@@ -199,7 +197,7 @@ class VllmGenerator:
                 return _failed(prompt, length, f"vLLM ended the request with {answer.finish_reason!r}")
         except EngineDeadError:
             raise
-        except Exception as error:  # one request's own fault, whatever its type: the others go on
+        except (VLLMError, ValueError, GeneratorError) as error:  # this request's own fault: the others go on
             return _failed(prompt, length, _first_line(error))
         return _failed(prompt, length, "vLLM gave no output")
 
@@ -227,30 +225,19 @@ class VllmGenerator:
             async for output in outputs:
                 yield output
 
-    def _drain(self, run: Callable[[_Queue], Coroutine[Any, Any, None]]) -> Generator[Any, None, None]:
-        """Run a coroutine on the engine's loop and yield here what it queues; stop it when closed early."""
+    def _drain(self, run: Callable[[Put], Coroutine[Any, Any, None]]) -> Generator[Any, None, None]:
         if not self._finalizer.alive:
             raise GeneratorError("the vLLM generator is closed: load it again")
-        items: _Queue = queue.SimpleQueue()
-        end = object()
-        future: concurrent.futures.Future[None] = asyncio.run_coroutine_threadsafe(run(items), self._loop)
-        future.add_done_callback(lambda _: items.put(end))
         try:
-            while (item := items.get(timeout=STALL_S)) is not end:
-                yield item
-            future.result()
-        except queue.Empty:
-            why = f"vLLM's engine gave nothing for {STALL_S:.0f} s and counts as hung: start again"
-            raise GeneratorError(why) from None
-        except concurrent.futures.CancelledError:
+            yield from self._loop.drain(run, stall_s=STALL_S)
+        except TimeoutError as error:
+            raise GeneratorError(f"vLLM's engine is silent and counts as hung ({error}): start again") from error
+        except asyncio.CancelledError:
             raise GeneratorError("the vLLM generator was closed while it was generating") from None
+        except GeneratorError:
+            raise
         except Exception as error:
             raise _run_error(error) from error
-        finally:
-            future.cancel()
-
-
-_Queue = queue.SimpleQueue[Any]
 
 
 async def _start(settings: GeneratorSettings, folder: Path) -> Any:
@@ -261,11 +248,17 @@ async def _start(settings: GeneratorSettings, folder: Path) -> Any:
 
     _quiet()
     memory: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory_utilization}
+    dtype = settings.dtype
     if current_platform.is_cpu():
         memory = {"kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30)}
+        dtype = "float32" if dtype == "auto" else dtype
+    elif current_platform.is_cuda():
+        import torch
+
+        check_room(settings.gpu_memory_utilization, *torch.cuda.mem_get_info())
     arguments = AsyncEngineArgs(
         model=str(folder),
-        dtype=settings.dtype,
+        dtype=dtype,
         max_model_len=settings.context_length,
         enforce_eager=settings.enforce_eager,
         scheduling_policy="priority",
@@ -275,6 +268,25 @@ async def _start(settings: GeneratorSettings, folder: Path) -> Any:
     )
     with _environment(TORCH_CPP_LOG_LEVEL="ERROR", PYTHONWARNINGS="ignore"):
         return AsyncLLM.from_engine_args(arguments)
+
+
+def check_room(share: float, free: int, total: int) -> None:
+    """Refuse a share of a GPU's memory that is not free; an encoder loaded before has taken its part.
+
+    Args:
+        share: generator.gpu_memory_utilization, which vLLM takes of the whole.
+        free: Bytes.
+        total: Bytes.
+
+    Raises:
+        GeneratorError: With the share that would do.
+    """
+    if share * total > free:
+        raise GeneratorError(
+            f"generator.gpu_memory_utilization = {share:g} asks for {share * total / 2**30:.1f} GiB of the GPU, but "
+            f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB are free: lower it to {int(95 * free / total) / 100:g}, or "
+            "free the GPU"
+        )
 
 
 def _prepare_environment(settings: GeneratorSettings) -> None:
@@ -303,45 +315,31 @@ def _environment(**values: str) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _stop(engine: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread, guard: Guard) -> None:
+def _stop(engine: Any, loop: BackgroundLoop, guard: Guard) -> None:
     """End vLLM's output handler, then the requests, then the engine's processes, then the loop.
 
     The handler goes first: it would log the end of anything it reads from as a failure.
     """
 
     async def shut() -> None:
-        await _cancel([engine.output_handler] if engine.output_handler is not None else [])
-        await _cancel([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
+        await cancel_tasks([engine.output_handler] if engine.output_handler is not None else [])
+        await cancel_tasks([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
         engine.shutdown()
 
-    with contextlib.suppress(Exception):
-        asyncio.run_coroutine_threadsafe(shut(), loop).result(timeout=CLOSE_S)
-    _stop_loop(loop, thread)
-    guard.kill()
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(timeout=CLOSE_S)
-    if not thread.is_alive():
-        loop.close()
+    try:
+        loop.submit(shut()).exception(timeout=CLOSE_S)
+        loop.stop()
+    except TimeoutError:
+        pass  # a stuck engine: the guard has the last word
+    finally:
+        guard.kill()
 
 
 def _failed(prompt: Prompt, length: int, why: str) -> Completion:
     return Completion(prompt.id, "", "error", prompt_tokens=length, error=why)
 
 
-def _run_error(error: BaseException) -> GeneratorError:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, GeneratorError):
-        return error
+def _run_error(error: Exception) -> GeneratorError:
     if type(error).__name__ == "EngineDeadError":
         return GeneratorError(
             "vLLM's engine process died: start again (finished answers are kept); if it was out of memory, lower "

@@ -229,7 +229,9 @@ class Setup:
             base = choose_python(find_pythons(), has_uv=bool(uv))
             self._make_venv(base, uv)
         say(f"installing into .venv ({self.stale}): Python {base} from {base.path}, extra {self.extra}")
-        self.stamp = {**wanted_stamp(self.root, str(base), self.extra, self.dev), "complete": False}
+        # The weights lie outside .venv and stay.
+        kept = {"complete": False, "weights": self.stamp.get("weights")}
+        self.stamp = {**wanted_stamp(self.root, str(base), self.extra, self.dev), **kept}
         write_stamp(self.venv, self.stamp)
         self._warn_of_disk()
         python = in_venv(self.venv, "python")

@@ -82,17 +82,16 @@ def progress_bar() -> Iterator[StepProgress]:
 
 
 def _progress_lines() -> StepProgress:
-    started: dict[str, tuple[float, int]] = {}
-    last: dict[str, float] = {}
+    last: dict[str, tuple[float, int]] = {}
 
     def report(what: str, done: int, total: int | None) -> None:
         now = time.monotonic()
-        # A resumed step begins with what was there already, which must not count towards the rate.
-        began, first = started.setdefault(what, (now, done))
-        if now - last.setdefault(what, now) < LINE_SECONDS and done != total:
+        before, done_before = last.setdefault(what, (now, done))
+        if now - before < LINE_SECONDS:
             return
-        last[what] = now
-        rate = (done - first) / max(now - began, 1e-9)
+        last[what] = (now, done)
+        # The rate since the last line: what a resumed step found done already must not count.
+        rate = (done - done_before) / (now - before)
         left = f", {(total - done) / rate / 60:.0f} min left" if total and rate and done < total else ""
         log(f"{what}: {done:,}{f' of {total:,}' if total else ''}, {rate:,.1f}/s{left}")
 

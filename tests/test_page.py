@@ -104,7 +104,6 @@ def test_a_question_is_answered_on_both_sides_without_a_request_to_elsewhere(
         assert len(cards) == 3
         assert all(re.search(FACTORS[name], card) for card in cards), cards
         assert "Winstanley" in cards[0]
-    assert "Winstanley" in _side(page, "a")[0]
     expect(page.locator("#verdict")).to_contain_text("same encoder, different scoring")
     expect(page.locator("#verdict")).to_contain_text(re.compile(r"Mean magnitude \|d\|: \d"))
     expect(page.locator("#verdict")).to_contain_text("trained for cosine")
@@ -128,8 +127,10 @@ def test_an_example_fills_the_question_and_runs_it(url: str, browser: Browser) -
 def test_other_retrievers_can_be_chosen_and_closed_book_shows_no_passages(url: str, browser: Browser) -> None:
     page = open_page(browser, url)
     for label, name in (("Retriever A", "bm25"), ("Retriever B", "closed-book")):
-        page.get_by_label(label).click()
+        page.get_by_label(label).fill(name)
         page.get_by_role("option", name=name, exact=True).click()
+        expect(page.get_by_label(label)).to_have_value(name)
+        expect(page.get_by_role("option")).to_have_count(0)
     page.get_by_label("Question").fill(QUESTION)
     page.get_by_role("button", name="Compare").click()
     wait_for_answers(page)
@@ -143,7 +144,7 @@ def test_other_retrievers_can_be_chosen_and_closed_book_shows_no_passages(url: s
 def test_an_empty_question_is_told_in_words(url: str, browser: Browser) -> None:
     page = open_page(browser, url)
     page.get_by_role("button", name="Compare").click()
-    expect(page.locator("#verdict")).to_contain_text("the question is empty", timeout=ANSWER_MS)
+    expect(page.locator("#verdict")).to_contain_text("The question is empty", timeout=ANSWER_MS)
     expect(page.get_by_role("button", name="Compare")).to_be_enabled()
     page.context.close()
 
@@ -183,8 +184,8 @@ def test_two_people_at_once_get_their_own_answers(url: str, browser: Browser) ->
 
 
 def test_a_program_can_compare_too(url: str) -> None:
-    from gradio_client import Client
-    from gradio_client.exceptions import AppError
+    from gradio_client import Client  # type: ignore[import-untyped]
+    from gradio_client.exceptions import AppError  # type: ignore[import-untyped]
 
     client = Client(url, verbose=False)
     job = client.submit(QUESTION, "cosine", "qnorm", 2, api_name="/compare")

@@ -185,7 +185,8 @@ def test_the_badge_says_what_the_comparison_isolates(left: Side, right: Side, la
 
 def test_the_explanation_says_which_side_keeps_magnitude() -> None:
     assert badge(_dense(COSINE), _dense(QNORM))[1] == (
-        "One set of vectors, ranked twice: cosine drops the passage's magnitude |d|, qnorm keeps the passage's magnitude |d|."
+        "One set of vectors, ranked twice: cosine drops the passage's magnitude |d|, "
+        "qnorm keeps the passage's magnitude |d|."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a comparison of two retrievers says, as plain values: moves of ranks, factors of scores, a badge and a sentence."""
+"""What a comparison of two retrievers says, as values: moves of ranks, factors of scores, a badge and a sentence."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from rag_app.pipeline import CLOSED_BOOK, Pipeline
 
 TITLE = "MagRAG"
 EXPLANATION = (
-    "One question, two retrievers: see which passages each puts first, why, and what a language model answers from them. "
-    "Cosine compares directions alone; QNorm also counts the length of a passage's vector."
+    "One question, two retrievers: see which passages each puts first, why, and what a language model answers from "
+    "them. Cosine compares directions alone; QNorm also counts the length of a passage's vector."
 )
 COMPARISONS_AT_ONCE = 8
 """More wait in the queue: beyond a few, sharing the reader makes everybody slower and nobody faster."""

@@ -1,4 +1,7 @@
-"""Comparisons as HTML. Everything that is not written in this file is escaped: corpora, questions and answers are untrusted."""
+"""Comparisons as HTML.
+
+Everything that is not written in this file is escaped: corpora, questions and answers are untrusted.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def render_verdict(snapshot: Snapshot) -> str:
 
 def render_message(message: str) -> str:
     """Something to tell in place of a comparison."""
-    return f'<div class="mg-verdict mg-message" role="status"><p class="mg-words">{escape(message)}</p></div>'
+    return f'<div class="mg-verdict mg-message" role="status"><p class="mg-words">{escape(message[:1].upper() + message[1:])}</p></div>'
 
 
 def render_answer(side: Side, answer: Answer, stage: Stage) -> str:

@@ -1,4 +1,4 @@
-"""Running a comparison: retrieval on both sides, then both answers at once, as snapshots that the page and the API show."""
+"""Running a comparison: retrieval on both sides, then both answers at once, as snapshots to be shown."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _retrieve(pipeline: Pipeline, question: str, name: str, k: int) -> tuple[Sid
     try:
         side = describe_side(pipeline, name)
         return side, pipeline.search([question], name, k)[0]
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the visitor reads a line and the other side goes on
         return Side(name, "unknown"), Answer(name, error=_in_words(error))
 
 
@@ -104,7 +104,7 @@ def _load_reader(pipeline: Pipeline) -> str | None:
     """Once for both sides, before the threads: two failing attempts would take twice as long."""
     try:
         _ = pipeline.generator
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - as above
         return f"{NO_READER}: {_in_words(error)}"
     return None
 
@@ -122,7 +122,7 @@ def _read(pipeline: Pipeline, snapshot: Snapshot, waiting: list[int]) -> Iterato
                     items.put((side, latest))
                     if stop.is_set():
                         return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - as above
             items.put((side, replace(latest, error=_in_words(error))))
         finally:
             items.put((side, None))
