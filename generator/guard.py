@@ -11,12 +11,12 @@ import contextlib
 import multiprocessing
 import subprocess
 
-# TERM lets an engine free its devices; one that is still there after some seconds is stuck.
+# KILL and not TERM: nobody is left to whom a farewell could matter, and a stuck engine would not heed it. The engine's own
+# workers end with it.
 _SCRIPT = """
 pids=
 while read -r pid; do pids="$pids $pid"; done
-[ -n "$pids" ] || exit 0
-kill -TERM $pids; sleep 5; kill -KILL $pids
+[ -z "$pids" ] || kill -KILL $pids
 """
 
 

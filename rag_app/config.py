@@ -148,6 +148,7 @@ class PromptConfig(_Table):
     max_tokens: Count = 1536
     instruction: str = ""
     few_shot: bool = True
+    order: Literal["best_first", "best_last"] = "best_last"
 
 
 class DecodingConfig(_Table):

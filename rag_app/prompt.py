@@ -65,6 +65,7 @@ class PromptSettings(Protocol):
     max_tokens: int
     instruction: str
     few_shot: bool
+    order: Literal["best_first", "best_last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +157,13 @@ def _instruction(passages: Sequence[Passage], settings: PromptSettings) -> str:
     return settings.instruction or (INSTRUCTION if passages else CLOSED_BOOK_INSTRUCTION)
 
 
-def _context(passages: Sequence[Passage]) -> str:
-    """Numbered passages with their titles, a line each."""
-    return "".join(
-        f"[{number}] {f'{p.title}: ' if p.title else ''}{' '.join(p.text.split())}\n"
-        for number, p in enumerate(passages, start=1)
-    )
+def _context(passages: Sequence[Passage], settings: PromptSettings) -> str:
+    """Passages with their ranks and titles, a line each."""
+    lines = [
+        f"[{rank}] {f'{p.title}: ' if p.title else ''}{' '.join(p.text.split())}\n"
+        for rank, p in enumerate(passages, start=1)
+    ]
+    return "".join(lines if settings.order == "best_first" else reversed(lines))
 
 
 def _completion(id: str, question: str, passages: Sequence[Passage], settings: PromptSettings) -> Prompt:
@@ -169,13 +171,13 @@ def _completion(id: str, question: str, passages: Sequence[Passage], settings: P
     if settings.few_shot:
         for example in EXAMPLES:
             shown = [Passage("", example.title, example.text)] if passages else []
-            parts.append(f"{_context(shown)}Question: {example.question}\nAnswer: {example.answer}\n\n")
-    parts.append(f"{_context(passages)}Question: {question.strip()}\nAnswer:")
+            parts.append(f"{_context(shown, settings)}Question: {example.question}\nAnswer: {example.answer}\n\n")
+    parts.append(f"{_context(passages, settings)}Question: {question.strip()}\nAnswer:")
     return Prompt(id, text="".join(parts))
 
 
 def _chat(id: str, question: str, passages: Sequence[Passage], settings: PromptSettings) -> Prompt:
     system = _instruction(passages, settings) + " Give the short answer alone, without a sentence around it."
-    user = f"{_context(passages)}\nQuestion: {question.strip()}\nAnswer:".lstrip()
+    user = f"{_context(passages, settings)}\nQuestion: {question.strip()}\nAnswer:".lstrip()
     messages: tuple[Message, ...] = ({"role": "system", "content": system}, {"role": "user", "content": user})
     return Prompt(id, messages=messages)
