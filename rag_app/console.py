@@ -83,6 +83,7 @@ def progress_bar() -> Iterator[StepProgress]:
 
 def _progress_lines() -> StepProgress:
     last: dict[str, tuple[float, int]] = {}
+    timed: set[str] = set()
 
     def report(what: str, done: int, total: int | None) -> None:
         now = time.monotonic()
@@ -90,10 +91,15 @@ def _progress_lines() -> StepProgress:
         if now - before < LINE_SECONDS:
             return
         last[what] = (now, done)
-        # The rate since the last line: what a resumed step found done already must not count.
+        # The rate since the last line, and none in the first: that one holds the loading, and what a resumed step found.
         rate = (done - done_before) / (now - before)
-        left = f", {(total - done) / rate / 60:.0f} min left" if total and rate and done < total else ""
-        log(f"{what}: {done:,}{f' of {total:,}' if total else ''}, {rate:,.1f}/s{left}")
+        pace = ""
+        if what in timed:
+            pace = f", {rate:,.1f}/s"
+            if total and rate and done < total:
+                pace += f", {(total - done) / rate / 60:.0f} min left"
+        timed.add(what)
+        log(f"{what}: {done:,}{f' of {total:,}' if total else ''}{pace}")
 
     return report
 

@@ -93,7 +93,7 @@ def test_score_gives_the_official_figures(tmp_path: Path) -> None:
     assert squad["f1"] == pytest.approx(100 * (1 + 0.5 + 2 / 3 + 0) / 4)
     assert json.loads(magrag(*arguments, "triviaqa").stdout)["em"] == 50.0
     predictions.write_text('{"id": "9", "prediction": "x"}\n')
-    assert "p.jsonl:1" in one_line_error(magrag(*arguments, "squad"), 1)
+    assert "p.jsonl, line 1" in one_line_error(magrag(*arguments, "squad"), 1)
 
 
 @pytest.mark.model

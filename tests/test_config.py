@@ -342,3 +342,7 @@ def test_importing_and_loading_stays_light() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=CONFIGS.parent, timeout=60)
+
+
+def test_the_set_up_s_own_variable_is_not_taken_for_a_setting() -> None:
+    assert load_config(environ={"MAGRAG_EXTRA": "cpu"}) == Config()
