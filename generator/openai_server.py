@@ -213,7 +213,7 @@ class OpenAIGenerator:
             # Either this prompt is too much for the server, or the server is done for. One token tells.
             await self._ping()
             tries = self._settings.retries + 1
-            return _failed(prompt, length, f"the server failed {tries} times on this prompt: {_line(error)}")
+            return _failed(prompt, length, f"the server failed on this prompt (tries: {tries}): {_line(error)}")
         return _failed(prompt, length, "the server gave no answer")
 
     async def _ping(self) -> None:
@@ -304,6 +304,8 @@ class OpenAIGenerator:
             raise GeneratorError("the connection to the server is closed: load the generator again")
         try:
             yield from self._loop.drain(run)
+        except GeneratorExit:
+            raise  # first: see BackgroundLoop.drain
         except asyncio.CancelledError:
             raise GeneratorError("the connection to the server was closed while it was generating") from None
         except openai.OpenAIError as error:

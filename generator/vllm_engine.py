@@ -33,6 +33,8 @@ IN_FLIGHT = 512
 # Longest silence of the engine while it has work (seconds) before it counts as hung.
 STALL_S = 600.0
 CLOSE_S = 30.0
+# So many cores or fewer all compute.
+FEW_CORES = 4
 WATCH_S = 0.5
 
 
@@ -70,14 +72,15 @@ class VllmGenerator:
                 raise _start_error(error, folder) from error
             raise
         self._config: Any = self._engine.vllm_config
-        # At interpreter exit finalizers run before vLLM's own modules are taken apart. Without an orderly stop by then,
-        # vLLM's destructor runs into emptied modules, and multiprocessing waits for the engine process for ever.
+        # At interpreter exit finalizers run while all modules are whole, and before multiprocessing waits for the engine
+        # process for ever.
         self._finalizer = weakref.finalize(self, _stop, self._engine, self._loop, guard)
 
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights, precision and back end; changes whenever outputs may change."""
         import vllm
+        import vllm.envs
 
         settings, config = self._settings, self._config
         return name_model(
@@ -88,7 +91,7 @@ class VllmGenerator:
             dtype=str(config.model_config.dtype).removeprefix("torch."),
             context=settings.context_length,
             eager=settings.enforce_eager,
-            batch_invariant=settings.batch_invariant,
+            batch_invariant=bool(vllm.envs.VLLM_BATCH_INVARIANT),
         )
 
     @property
@@ -230,6 +233,8 @@ class VllmGenerator:
             raise GeneratorError("the vLLM generator is closed: load it again")
         try:
             yield from self._loop.drain(run, stall_s=STALL_S)
+        except GeneratorExit:
+            raise  # first: see BackgroundLoop.drain
         except TimeoutError as error:
             raise GeneratorError(f"vLLM's engine is silent and counts as hung ({error}): start again") from error
         except asyncio.CancelledError:
@@ -246,7 +251,6 @@ async def _start(settings: GeneratorSettings, folder: Path) -> Any:
     from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    _quiet()
     memory: dict[str, Any] = {"gpu_memory_utilization": settings.gpu_memory_utilization}
     dtype = settings.dtype
     if current_platform.is_cpu():
@@ -295,12 +299,13 @@ def _prepare_environment(settings: GeneratorSettings) -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     # A fork of a process with threads (torch's, a web page's) can deadlock.
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
-    os.environ["VLLM_BATCH_INVARIANT"] = "1" if settings.batch_invariant else "0"
-
-
-def _quiet() -> None:
-    """Apply the level to this process too when vLLM was imported before the variable was set."""
-    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
+    # vLLM on a CPU leaves a core to its scheduler, which is half of a machine with two and hardly used.
+    if (os.cpu_count() or 1) <= FEW_CORES:
+        os.environ.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
+    if settings.batch_invariant:
+        os.environ["VLLM_BATCH_INVARIANT"] = "1"
+    # vLLM speaks before it has read that level, and not at all of it when it was imported earlier.
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
 
 
 @contextlib.contextmanager
@@ -325,6 +330,8 @@ def _stop(engine: Any, loop: BackgroundLoop, guard: Guard) -> None:
         await cancel_tasks([engine.output_handler] if engine.output_handler is not None else [])
         await cancel_tasks([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
         engine.shutdown()
+        # vLLM's destructor shuts down again, maybe at interpreter exit, when the modules it needs are empty.
+        engine.shutdown = lambda timeout=None: None
 
     try:
         loop.submit(shut()).exception(timeout=CLOSE_S)

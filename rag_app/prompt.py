@@ -61,7 +61,7 @@ EXAMPLES = (
 class PromptSettings(Protocol):
     """What this module reads of the configuration's [prompt] table."""
 
-    style: Literal["auto", "chat", "completion"]
+    style: Literal["completion", "chat"]
     max_tokens: int
     instruction: str
     few_shot: bool
@@ -104,7 +104,7 @@ def build_prompt(
         GeneratorError: The prompt is too long even without passages, or a chat is asked of a model without a template.
     """
     if settings.style == "chat" and not generator.has_chat_template:
-        raise GeneratorError(f"{generator.name} has no chat template; set prompt.style to completion or auto")
+        raise GeneratorError(f"{generator.name} has no chat template; set prompt.style to completion")
     render = _chat if settings.style == "chat" else _completion
     budget = min(settings.max_tokens, generator.context_length - reserve)
     used = list(passages)
@@ -133,14 +133,9 @@ def extract_answer(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def resolve_style(style: Literal["auto", "chat", "completion"]) -> Literal["chat", "completion"]:
-    """What "auto" stands for: few-shot completion, which small readers answer far better (docs/results.md)."""
-    return "chat" if style == "chat" else "completion"
-
-
-def stop_strings(style: Literal["auto", "chat", "completion"]) -> tuple[str, ...]:
+def stop_strings(style: Literal["completion", "chat"]) -> tuple[str, ...]:
     """Where a completion ends: at the end of its line; a chat turn ends by itself."""
-    return () if resolve_style(style) == "chat" else ("\n",)
+    return () if style == "chat" else ("\n",)
 
 
 def _shorten(passage: Passage, excess: int, generator: Generator) -> Passage | None:

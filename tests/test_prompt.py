@@ -133,5 +133,5 @@ def test_the_answer_is_the_first_line_that_is_not_blank(completion: str, answer:
 
 
 def test_completions_stop_at_the_end_of_the_line() -> None:
-    assert stop_strings("auto") == stop_strings("completion") == ("\n",)
+    assert stop_strings("completion") == ("\n",)
     assert stop_strings("chat") == ()
