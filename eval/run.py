@@ -4,7 +4,7 @@
     print(result.table)
 
 The folder holds run.json (configuration, systems' fingerprints, hash of the questions, rules, seed, versions, revision,
-hardware), predictions.jsonl (one line for each system and question, on disk before the next), and, once every question
+hardware), predictions.jsonl (one line for each system and question, on disk as soon as its batch is computed), and, once every question
 has its line, metrics.json and report.md.
 """
 

@@ -65,7 +65,9 @@ class SystemMetrics:
         prompt_tokens: Mean length of the prompts of the answers there are.
         dropped: Passages that were left out of prompts for length, in all.
         k: Most passages that a question got; 0 for closed book.
-        hit: Share of questions with an answer string in the first 1, 2, ... k passages.
+        hit: Share of questions with an answer string in the first 1, 2, ... k passages, of those that have golds.
+        hit_n: How many those are.
+        without_golds: Questions that have no answer; EM takes nothing but an empty answer for right.
         recall_gold: Mean share of `gold_ids` in the first 1 ... k, over the `recall_gold_n` questions that have any.
         recall_supporting: The same of `supporting_ids`.
     """
@@ -87,6 +89,8 @@ class SystemMetrics:
     dropped: int
     k: int
     hit: list[float] | None
+    hit_n: int
+    without_golds: int
     recall_gold: list[float] | None
     recall_gold_n: int
     recall_supporting: list[float] | None
@@ -242,6 +246,8 @@ def _system_metrics(
         dropped=sum(row["dropped"] for row in present),
         k=k,
         hit=hit[0],
+        hit_n=hit[1],
+        without_golds=sum(not score.question.answers for score in scores),
         recall_gold=gold[0],
         recall_gold_n=gold[1],
         recall_supporting=supporting[0],
@@ -259,7 +265,9 @@ def _retrieval_curves(
     for score, row in zip(scores, rows, strict=True):
         passages = row["passages"] if row is not None else []
         ids = [passage["id"] for passage in passages]
-        hits.append(hit_curve([passage["has_answer"] for passage in passages], k))
+        # Without a gold no passage can hold it; such a question says nothing of the retriever.
+        flags = [passage["has_answer"] for passage in passages]
+        hits.append(hit_curve(flags, k) if score.question.answers else None)
         golds.append(recall_curve(ids, score.question.gold_ids, k))
         supportings.append(recall_curve(ids, score.question.supporting_ids, k))
     means = [mean_curve(hits), mean_curve(golds), mean_curve(supportings)]

@@ -331,7 +331,7 @@ class OpenAIGenerator:
         if isinstance(error, openai.RateLimitError):
             return GeneratorError(
                 f"the server at {url} takes no more requests ({_line(error)}), also after {self._settings.retries} "
-                "further tries: wait, or lower generator.concurrency"
+                "further tries: wait, or ask for fewer at once (eval.batch_size)"
             )
         return GeneratorError(f"the server at {url} fails ({_line(error)}): {self._advice()}")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +21,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+# What typer makes of Ctrl-C.
+INTERRUPTED = 130
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="TOML file (see configs/); the demo where none is named.")
@@ -59,11 +64,12 @@ def ask(
     names = _names(retriever, compare)
     with _pipeline(_load(config, set_, corpus, index)) as pipeline:
         answers = pipeline.compare(question, names or pipeline.config.page.retrievers[:1], k)
-        if json:
-            console.print_json({"question": question, "answers": [answer.to_json() for answer in answers]})
-        else:
-            for answer in answers:
-                console.print_answer(answer, notes=pipeline.notes(answer.retriever))
+        notes = [pipeline.notes(answer.retriever) for answer in answers]
+    if json:
+        console.print_json({"question": question, "answers": [answer.to_json() for answer in answers]})
+    else:
+        for answer, own_notes in zip(answers, notes, strict=True):
+            console.print_answer(answer, notes=own_notes)
     if all(answer.error for answer in answers):
         raise typer.Exit(1)
 
@@ -88,14 +94,15 @@ def search(
     names = _names(retriever, compare)
     with _pipeline(_load(config, set_, corpus, index)) as pipeline:
         found = [pipeline.search(questions, name, k) for name in names or pipeline.config.page.retrievers[:1]]
-        for question, answers in zip(questions, zip(*found, strict=True), strict=True):
-            if json:
-                console.print_json({"question": question, "answers": [answer.to_json() for answer in answers]})
-                continue
-            if len(questions) > 1:
-                console.out.print(question, style="bold underline", markup=False)
-            for answer in answers:
-                console.print_answer(answer, notes=pipeline.notes(answer.retriever))
+        notes = [pipeline.notes(answers[0].retriever) for answers in found]
+    for question, answers in zip(questions, zip(*found, strict=True), strict=True):
+        if json:
+            console.print_json({"question": question, "answers": [answer.to_json() for answer in answers]})
+            continue
+        if len(questions) > 1:
+            console.out.print(question, style="bold underline", markup=False)
+        for answer, own_notes in zip(answers, notes, strict=True):
+            console.print_answer(answer, notes=own_notes)
 
 
 @app.command()
@@ -124,9 +131,10 @@ def index(
         built = build_configured_index(source, loaded, out, settings, progress)
     if json:
         console.print_json({"index": str(out), "passages": len(built), "report": source.report.to_json()})
-    else:
-        console.out.print(f"{len(built):,} passages in {out}", highlight=False)
-        console.out.print(source.report.summary(), highlight=False)
+        return
+    console.out.print(f"{len(built):,} passages in {out}", highlight=False)
+    # A finished index of the same settings is kept, and its corpus not read again.
+    console.out.print(source.report.summary() if source.report.read else "it was there already", highlight=False)
 
 
 @app.command(name="eval")
@@ -143,6 +151,7 @@ def evaluate(
     n: Annotated[int | None, typer.Option("-n", min=1, help="Questions a file, drawn with the seed.")] = None,
     k: KOption = None,
     rule: Annotated[str | None, typer.Option("--rule", help="EM rule in place of each data set's own.")] = None,
+    retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Ask again what had ended in an error.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Report Exact Match and F1 of each retriever; the same command again resumes a run that was stopped."""
@@ -150,8 +159,16 @@ def evaluate(
     from rag_app.evaluate import run
 
     extra = {"eval.rule": rule}
-    with _pipeline(_load(config, set_, corpus, index, extra)) as pipeline, console.progress_bar() as progress:
-        report = run(pipeline, questions, out, _split(retrievers), n=n, k=k, progress=progress, log=console.log)
+    with _pipeline(_load(config, set_, corpus, index, extra)) as pipeline:
+        report = run(
+            pipeline,
+            questions,
+            out,
+            _split(retrievers),
+            n=n,
+            k=k,
+            retry_errors=retry_errors,
+        )
     if json:
         console.print_json(report.metrics.to_json())
     else:
@@ -162,7 +179,7 @@ def evaluate(
 def score(
     questions: Annotated[Path, typer.Option("--questions", help="File of questions with answers.")],
     predictions: Annotated[Path, typer.Option("--predictions", help="Lines of {id, prediction}.")],
-    rule: Annotated[str, typer.Option("--rule", help="squad, nq_open, triviaqa, hotpotqa, ...")] = "squad",
+    rule: Annotated[str, typer.Option("--rule", help="squad, nq_open, ...; the data set's own where not given.")] = "",
     json: JsonOption = False,
 ) -> None:
     """Score answers made anywhere."""
@@ -192,17 +209,19 @@ def serve(
 
 
 @app.command()
-def fetch(config: ConfigOption = None, set_: SetOption = None, corpus: CorpusOption = None) -> None:
+def fetch(config: ConfigOption = None, set_: SetOption = None) -> None:
     """Get the weights of a configuration, so that nothing needs the network later."""
     from rag_app import console
+    from rag_app.reader import reader_folder
     from rag_app.weights import resolve
 
-    settings = _load(config, set_, corpus, None)
-    wanted = {f"encoders.{name}.model": encoder.model for name, encoder in settings.encoders.items()}
-    wanted["generator.model"] = settings.generator.model
-    for setting, model in wanted.items():
-        folder = resolve(model, data_dir=settings.resolved_data_dir(), log=console.log, setting=setting)
-        console.out.print(f"{setting} {model}: {folder}", highlight=False, soft_wrap=True)
+    settings = _load(config, set_, None, None)
+    for name, encoder in settings.encoders.items():
+        setting = f"encoders.{name}.model"
+        folder = resolve(encoder.model, data_dir=settings.resolved_data_dir(), log=console.log, setting=setting)
+        console.out.print(f"{setting} {encoder.model}: {folder}", highlight=False, soft_wrap=True)
+    reader = reader_folder(settings, console.log) or "the server's"
+    console.out.print(f"generator.model {settings.generator.model}: {reader}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -236,21 +255,14 @@ def _load(
     return load_config(config, [*(set_ or []), *chosen])
 
 
-def _pipeline(config: Config) -> Any:
-    from contextlib import contextmanager
-
+@contextmanager
+def _pipeline(config: Config) -> Iterator[Pipeline]:
+    """A pipeline that tells on standard error what it does; print results when it is closed and the bars are gone."""
     from rag_app import console
     from rag_app.pipeline import Pipeline
 
-    @contextmanager
-    def opened() -> Any:
-        pipeline: Pipeline = Pipeline(config, log=console.log)
-        try:
-            yield pipeline
-        finally:
-            pipeline.close()
-
-    return opened()
+    with console.progress_bar() as progress, closing(Pipeline(config, log=console.log, progress=progress)) as pipeline:
+        yield pipeline
 
 
 def _names(retriever: str | None, compare: str | None) -> list[str]:
@@ -271,7 +283,9 @@ def main() -> None:
     sys.argv[1:] = ["--debug"] * debug + [argument for argument in arguments if argument != "--debug"]
     try:
         app()
-    except KeyboardInterrupt:
+    except SystemExit as exit:
+        if exit.code != INTERRUPTED:
+            raise
         _stop("stopped; the same command again continues where it can", 1)
     except Exception as error:
         if debug:

@@ -106,6 +106,14 @@ class RetrieverConfig(_Table):
     b: Share = 0.4
 
 
+class ColumnsConfig(_Table):
+    """[index.columns]: the corpus's own names for a passage's fields; "" takes the usual ones."""
+
+    id: str = ""
+    title: str = ""
+    text: str = ""
+
+
 class IndexConfig(_Table):
     """[index]: an index that is there (path), or how one is made in the data folder."""
 
@@ -114,6 +122,7 @@ class IndexConfig(_Table):
     shard_size: Count = 4096
     collapse_duplicates: bool = False
     on_error: Literal["fail", "skip"] = "fail"
+    columns: ColumnsConfig = Field(default_factory=ColumnsConfig)
 
 
 class ChunkingConfig(_Table):

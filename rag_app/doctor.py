@@ -224,9 +224,6 @@ def package_findings(versions: Mapping[str, str]) -> Iterator[Finding]:
         found = versions.get(name)
         advice = "" if found else "`make demo` installs everything"
         yield Finding(name, "ok" if found else "problem", found or "not installed", advice)
-    for name, purpose in (("pymilvus", "for an index in a Milvus cluster"), ("milvus-lite", "for Milvus in a file")):
-        found = versions.get(name)
-        yield Finding(name, "info", found or f"not installed; {purpose}", "" if found else f"`pip install {name}`")
     browser = next(filter(None, map(shutil.which, CHROMIUM)), None)
     advice = "" if browser else "`apt-get install chromium`"
     yield Finding("chromium", "info", browser or "not found; the tests of the page need it", advice)

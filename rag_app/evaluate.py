@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eval.base import RankedPassage, Record
@@ -63,8 +63,7 @@ def run(
     *,
     n: int | None = None,
     k: int | None = None,
-    progress: Callable[[str, int, int | None], None] | None = None,
-    log: Callable[[str], None] | None = None,
+    retry_errors: bool = False,
 ) -> RunResult:
     """Evaluate retrievers on question files.
 
@@ -75,13 +74,12 @@ def run(
         retrievers: Names; the first is what the others are compared with.
         n: Questions drawn from each file with the configuration's eval.seed; all where None.
         k: Passages a question, for every retriever; each one's own where None.
-        progress: Told of ("answers", done, total).
-        log: Told what happens, in a line.
+        retry_errors: Ask again what an earlier start stored an error for.
 
     Raises:
         EvalError: A bad question file, or a folder of another run.
     """
-    settings = pipeline.config.eval
+    settings, progress = pipeline.config.eval, pipeline.progress
     for name in retrievers:
         if name != CLOSED_BOOK:
             pipeline.config.retriever(name)
@@ -94,8 +92,12 @@ def run(
         config=pipeline.config.fingerprintable() | {"n": n, "k": k},
         seed=settings.seed,
         progress=None if progress is None else lambda done, total: progress("answers", done, total),
-        on_message=log,
+        on_message=pipeline.log,
         batch_size=settings.batch_size,
         rule=settings.rule,
-        source={str(file): describe_source(file, read[file], drawn[file], settings.seed) for file in files},
+        retry_errors=retry_errors,
+        source={
+            "index": pipeline.config.index.path,
+            **{str(file): describe_source(file, read[file], drawn[file], settings.seed) for file in files},
+        },
     )

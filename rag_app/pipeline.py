@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Generator as Stream
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,8 +45,8 @@ class Pipeline:
         progress: Callable[[str, int, int | None], None] | None = None,
     ) -> None:
         self.config = config
-        self._log = log or (lambda line: None)
-        self._progress = progress
+        self.log = log or (lambda line: None)
+        self.progress = progress
         self._lock = threading.RLock()
         self._stores: Stores | None = None
         self._generator: Generator | None = None
@@ -70,7 +71,7 @@ class Pipeline:
             if self._stores is None:
                 from rag_app.stores import Stores
 
-                self._stores = Stores(self.config, self._log, self._progress)
+                self._stores = Stores(self.config, self.log, self.progress)
             return self._stores.retriever(name)
 
     def notes(self, name: str) -> list[str]:
@@ -89,7 +90,7 @@ class Pipeline:
             if self._generator is None:
                 from rag_app.reader import load_reader
 
-                self._generator = load_reader(self.config, self._log)
+                self._generator = load_reader(self.config, self.log)
             return self._generator
 
     @property
@@ -118,13 +119,13 @@ class Pipeline:
         """
         name = retriever or self.config.page.retrievers[0]
         found = self.search(questions, name, k)
-        return list(self._read(questions, found))
+        return self._read(questions, found)
 
     def compare(self, question: str, retrievers: Sequence[str], k: int | None = None) -> list[Answer]:
         """The same question to several retrievers, one after the other, each timed alone."""
         return [self.answer([question], name, k)[0] for name in retrievers]
 
-    def stream(self, question: str, found: Answer) -> Iterator[Answer]:
+    def stream(self, question: str, found: Answer) -> Stream[Answer, None, None]:
         """Read what `search` found, yielding the answer as it grows; the last one has all timings."""
         generator = self.generator  # loaded before the clock starts
         started = time.perf_counter()
@@ -161,7 +162,7 @@ class Pipeline:
         reserve = self.config.decoding.max_tokens
         return build_prompt(id, question, passages, self.generator, self.config.prompt, reserve)
 
-    def _read(self, questions: Sequence[str], found: Sequence[Answer]) -> Iterator[Answer]:
+    def _read(self, questions: Sequence[str], found: Sequence[Answer]) -> list[Answer]:
         generator = self.generator  # loaded before the clock starts
         started = time.perf_counter()
         answers = list(found)
@@ -179,7 +180,7 @@ class Pipeline:
             number, prompt = built[completion.id]
             base = _with_prompt(found[number], prompt, prompting)
             answers[number] = _complete(base, completion, generating)
-        yield from answers
+        return answers
 
 
 def _with_prompt(found: Answer, built: BuiltPrompt, seconds: float) -> Answer:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from generator.quiet import quiet_transformers
 from rag_app.config import Config, EncoderConfig, RetrieverConfig
 from rag_app.errors import ConfigError
 from rag_app.weights import resolve, weights_hash
@@ -43,6 +44,7 @@ class Stores:
         self._progress = progress
         self._encoders: dict[str, Encoder] = {}
         self._indexes: dict[str, Index] = {}
+        self._searchers: dict[tuple[str, str], Searcher] = {}
         self._retrievers: dict[str, Retriever] = {}
 
     def retriever(self, name: str) -> Retriever:
@@ -75,9 +77,16 @@ class Stores:
             return BM25Retriever(name, index, BM25Settings(settings.k1, settings.b, settings.stemmer))
         encoder = self.encoder(settings.encoder)
         similarity = similarity_from_name(settings.similarity, settings.gamma_q, settings.gamma_d)
-        device = self.config.encoders[settings.encoder].device
-        searcher: Searcher = FaissSearcher(index) if settings.searcher == "faiss" else ExactSearcher(index, device)
-        return DenseRetriever(name, encoder, similarity, index, searcher)
+        return DenseRetriever(name, encoder, similarity, index, self._searcher(settings.searcher, settings.encoder))
+
+    def _searcher(self, kind: str, encoder_name: str) -> Searcher:
+        """One for all similarities, since FAISS keeps vectors in memory."""
+        if (kind, encoder_name) not in self._searchers:
+            index, device = self.index(encoder_name), self.config.encoders[encoder_name].device
+            self._searchers[kind, encoder_name] = (
+                FaissSearcher(index) if kind == "faiss" else ExactSearcher(index, device)
+            )
+        return self._searchers[kind, encoder_name]
 
     def _cached_index(self, encoder_name: str) -> Index:
         encoder = self.encoder(encoder_name)
@@ -121,19 +130,17 @@ def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
         trained_for=settings.trained_for,
     )
     log(f"loading encoder {settings.model}")
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # a bar for each of the few files of a small model says nothing
-    return load_encoder(
-        folder,
-        spec,
-        name=settings.model,
-        weights_hash=fingerprint,
-        adapter=adapter,
-        device=settings.device,
-        tokens_per_batch=settings.tokens_per_batch,
-        trust_remote_code=settings.trust_remote_code,
-    )
+    with quiet_transformers():
+        return load_encoder(
+            folder,
+            spec,
+            name=settings.model,
+            weights_hash=fingerprint,
+            adapter=adapter,
+            device=settings.device,
+            tokens_per_batch=settings.tokens_per_batch,
+            trust_remote_code=settings.trust_remote_code,
+        )
 
 
 def open_corpus(config: Config, encoder: Encoder | None) -> Corpus:
@@ -146,6 +153,7 @@ def open_corpus(config: Config, encoder: Encoder | None) -> Corpus:
         on_error=config.index.on_error,
         collapse_duplicates=config.index.collapse_duplicates,
         chunking=Chunking(config.chunking.max_tokens, config.chunking.overlap),
+        columns={role: name for role, name in config.index.columns.model_dump().items() if name},
         tokenizer=None if encoder is None else encoder.tokenizer,
     )
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from retriever.encoder import Encoder, Progress
+from retriever.encoder import NO_VECTOR_CHANGES, Encoder, Progress
 from retriever.errors import RetrieverError
 from retriever.index import FORMAT_VERSION, MANIFEST, Index
 from retriever.passages import Passage
@@ -71,8 +71,9 @@ def build_index(
         "shard_size": shard_size,
     }
     if (folder / MANIFEST).is_file():
-        _require_same(folder, {key: Index(folder).manifest[key] for key in settings}, settings)
-        return Index(folder)
+        index = Index(folder)
+        _require_same(folder, index.manifest, settings)
+        return index
     if (folder / BUILD).is_file():
         _require_same(folder, json.loads((folder / BUILD).read_text("utf-8")), settings)
     elif folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
@@ -171,7 +172,7 @@ def _require_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) ->
     flat_there, flat_asked = (
         {key: value for key, value in side.items() if key != "encoder"} | side["encoder"] for side in (there, asked)
     )
-    differing = [key for key in flat_asked if flat_there.get(key) != flat_asked[key]]
+    differing = [key for key in flat_asked if key not in NO_VECTOR_CHANGES and flat_there.get(key) != flat_asked[key]]
     if differing:
         details = "; ".join(f"{key}: there {flat_there.get(key)!r}, asked {flat_asked[key]!r}" for key in differing)
         raise RetrieverError(f"{folder} holds an index of other settings ({details}); name a new folder or delete it")

@@ -55,6 +55,8 @@ class DenseRetriever:
     def notes(self) -> list[str]:
         """What a person should know before reading anything into this retriever's ranking."""
         trained_for, name = self.encoder.spec.trained_for, self.encoder.name
+        if trained_for is None:
+            return []
         trained_by_direction = trained_for in ("cosine", "dnorm")
         if trained_by_direction and self.similarity.gamma_d < 1:
             return [

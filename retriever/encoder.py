@@ -24,8 +24,15 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
+CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
+"""What torch says on Linux and on Windows when a CPU allocation fails; it has no error type for that."""
+
 Progress = Callable[[int, int | None], None]
 """Called with (done, total); total is None while it is not known."""
+
+
+NO_VECTOR_CHANGES = frozenset({"model", "trained_for"})
+"""What an encoder's description says beside what changes a vector: the weights are known by their hash, not by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class EncoderSpec:
         query_max_tokens: Longer queries are cut, special tokens included.
         passage_max_tokens: Longer passages are cut.
         precision: "float32" or "bfloat16" (the transformer's; pooling is always float32).
-        trained_for: Similarity the weights were trained with; using another one is allowed and noted.
+        trained_for: Similarity the weights were trained with, None where nobody says; another one is allowed and noted.
     """
 
     pooling: str = "mean"
@@ -48,7 +55,7 @@ class EncoderSpec:
     query_max_tokens: int = 512
     passage_max_tokens: int = 512
     precision: str = "float32"
-    trained_for: str = "cosine"
+    trained_for: str | None = None
 
     def __post_init__(self) -> None:
         if self.pooling not in ("mean", "cls", "lasttoken"):
@@ -63,15 +70,16 @@ class EncoderSpec:
 # Pooling, prefixes and lengths as each model's authors publish them (model cards and papers; docs/encoders.md).
 PRESETS: dict[str, EncoderSpec] = {
     "mean": EncoderSpec(),
-    "minilm": EncoderSpec(query_max_tokens=256, passage_max_tokens=256),
+    "minilm": EncoderSpec(query_max_tokens=256, passage_max_tokens=256, trained_for="cosine"),
     "contriever": EncoderSpec(trained_for="dot"),
     "retromae": EncoderSpec(pooling="cls", query_max_tokens=32, passage_max_tokens=144, trained_for="dot"),
-    "e5": EncoderSpec(query_prefix="query: ", passage_prefix="passage: "),
+    "e5": EncoderSpec(query_prefix="query: ", passage_prefix="passage: ", trained_for="cosine"),
     "qwen3-embedding": EncoderSpec(
         pooling="lasttoken",
         query_prefix=("Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"),
         query_max_tokens=8192,
         passage_max_tokens=8192,
+        trained_for="cosine",
     ),
 }
 
@@ -139,13 +147,14 @@ class Encoder:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What an index manifest stores of the encoder: every setting that changes a vector."""
+        """What an index manifest stores of the encoder."""
         return {"model": self.name, "weights": self.weights_hash, "dim": self.dim, **asdict(self.spec)}
 
     @property
     def fingerprint(self) -> str:
-        """Hash of `description`."""
-        return hashlib.sha256(json.dumps(self.description, sort_keys=True).encode()).hexdigest()[:16]
+        """Hash of what in `description` changes a vector."""
+        content = {key: value for key, value in self.description.items() if key not in NO_VECTOR_CHANGES}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def tokenizer(self) -> Any:
@@ -228,7 +237,7 @@ class Encoder:
                         features["token_embeddings"] = features["token_embeddings"].float()
                 return features["sentence_embedding"].float().cpu().numpy()
         except RuntimeError as error:
-            if isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error):
+            if isinstance(error, torch.OutOfMemoryError) or any(said in str(error) for said in CPU_OUT_OF_MEMORY):
                 if self.device.type == "cuda":
                     torch.cuda.empty_cache()
                 return None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from retriever.encoder import Encoder
+from retriever.encoder import NO_VECTOR_CHANGES, Encoder
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.shards import hash_file, open_array, open_table, shard_files
@@ -109,12 +109,12 @@ class Index:
             RetrieverError: Names each setting that differs, with both values.
         """
         built, given = self.manifest["encoder"], encoder.description
-        differing = [key for key in given if key != "trained_for" and built.get(key) != given[key]]
+        differing = [key for key in given if key not in NO_VECTOR_CHANGES and built.get(key) != given[key]]
         if differing:
             details = "; ".join(f"{key}: index {built.get(key)!r}, encoder {given[key]!r}" for key in differing)
             raise RetrieverError(
-                f"index {self.folder} was built with another encoder ({details}); load that one, or build an index "
-                f"with {encoder.name}"
+                f"index {self.folder} was built with another encoder, {built.get('model')}, than {encoder.name} ({details}); "
+                "load that one, or build another index"
             )
 
     def verify(self) -> None:

@@ -53,7 +53,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> dict[s
         file.flush()
         os.fsync(file.fileno())
     entry = {"bytes": temporary.stat().st_size, "sha256": hash_file(temporary)}
-    temporary.rename(path)
+    temporary.replace(path)
     return entry
 
 

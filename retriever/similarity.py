@@ -4,7 +4,7 @@ For a query vector q and a passage vector d, with γq and γd in [0, 1] (Feng & 
 
     s(q, d) = q·d / (‖q‖^γq · ‖d‖^γd) = ‖q‖^(1−γq) · ‖d‖^(1−γd) · cos(q, d)
 
-Training, search, diagnostics and the page all score through `score_parts`: there is no second formula. The factored form
+Whatever scores does so through `score_parts`: there is no second formula. The factored form
 is this project's own choice, since it serves every γd from one index of unit vectors and norms (docs/similarity.md).
 """
 

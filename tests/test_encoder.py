@@ -110,8 +110,10 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(
 
     def limited(features: dict[str, torch.Tensor], **kwargs: object) -> dict[str, torch.Tensor]:
         sizes.append(features["input_ids"].numel())
-        if sizes[-1] > 2000:
+        if sizes[-1] > 4000:
             raise torch.OutOfMemoryError("CUDA out of memory")
+        if sizes[-1] > 2000:
+            torch.empty(2**50)  # the CPU's own refusal
         return forward(features, **kwargs)
 
     monkeypatch.setattr(encoder.model[0], "forward", limited)

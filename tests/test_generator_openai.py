@@ -382,7 +382,7 @@ def test_a_hanging_server_is_told_from_a_slow_prompt(server: Server, load: Load)
     [
         (401, "refuses the key: set MY_KEY"),
         (404, "check that it ends in /v1"),
-        (429, "takes no more requests .* lower generator.concurrency"),
+        (429, "takes no more requests .* further tries: wait"),
     ],
 )
 def test_what_no_prompt_could_mend_ends_the_batch(server: Server, load: Load, status: int, said: str) -> None:

@@ -117,7 +117,7 @@ def _read(pipeline: Pipeline, snapshot: Snapshot, waiting: list[int]) -> Iterato
     def read(side: int, found: Answer) -> None:
         latest = found
         try:
-            with contextlib.closing(_as_generator(pipeline.stream(snapshot.question, found))) as answers:
+            with contextlib.closing(pipeline.stream(snapshot.question, found)) as answers:
                 for latest in answers:
                     items.put((side, latest))
                     if stop.is_set():
@@ -149,11 +149,6 @@ def _drain(items: queue.SimpleQueue[tuple[int, Answer | None]]) -> Iterator[tupl
     with contextlib.suppress(queue.Empty):
         while True:
             yield items.get_nowait()
-
-
-def _as_generator(answers: Iterator[Answer]) -> Any:
-    """With a close() whatever kind of iterator it is."""
-    yield from answers
 
 
 def _update(snapshot: Snapshot, side: int, answer: Answer, stage: Stage) -> Snapshot:
