@@ -23,6 +23,8 @@ def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
         EvalError: No such file, unreadable, another suffix, broken gzip, invalid UTF-8 or JSON, or not an object.
     """
     path = Path(path)
+    if not path.exists():
+        raise EvalError(f"{path}: there is no such file")
     if not path.name.endswith(SUFFIXES):
         raise EvalError(f"{path}: cannot tell its format from its name: use {', '.join(SUFFIXES)}")
     try:

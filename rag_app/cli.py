@@ -133,8 +133,14 @@ def index(
         console.print_json({"index": str(out), "passages": len(built), "report": source.report.to_json()})
         return
     console.out.print(f"{len(built):,} passages in {out}", highlight=False)
-    # A finished index of the same settings is kept, and its corpus not read again.
-    console.out.print(source.report.summary() if source.report.read else "it was there already", highlight=False)
+    if not source.report.read:  # a finished index of the same settings is kept, and its corpus not read again
+        built.verify()
+        console.out.print("it was there already, and its checksums are right", highlight=False)
+        return
+    console.out.print(source.report.summary(), highlight=False)
+    for examples in source.report.examples.values():
+        for example in examples:
+            console.out.print(f"skipped: {example}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command(name="eval")
@@ -249,6 +255,10 @@ def _load(
 
     from rag_app.config import load_config
 
+    if corpus and index:
+        raise typer.BadParameter(
+            "an index has its own passages; give one of --index and --corpus", param_hint="--corpus"
+        )
     options = {"corpus": corpus, "index.path": str(index) if index else None, **(extra or {})}
     # JSON strings, numbers and booleans are TOML values too, so what was given arrives as it was given.
     chosen = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in options.items() if value is not None]

@@ -36,6 +36,10 @@ _NOT_FINGERPRINTED: Any = {
 }
 
 
+CLOSED_BOOK = "closed-book"
+"""The row that reads no passages; it is a retriever wherever one is named, and has no table."""
+
+
 class _Table(BaseModel):
     """Strict: no unknown keys, no text where a number belongs."""
 
@@ -227,7 +231,7 @@ class Config(_Table):
             ConfigError: There is none; the message offers the nearest name.
         """
         if name not in self.retrievers:
-            raise ConfigError(_unknown("retriever", name, self.retrievers))
+            raise ConfigError(_unknown("retriever", name, [*self.retrievers, CLOSED_BOOK]))
         return self.retrievers[name]
 
     def encoder(self, name: str) -> EncoderConfig:

@@ -21,7 +21,7 @@ out = Console()
 err = Console(stderr=True)
 
 EXCERPT_WORDS = 28
-LINE_SECONDS = 30
+LINE_SECONDS = 10
 
 
 def log(line: str) -> None:
@@ -43,7 +43,7 @@ def print_json(value: object) -> None:
 def progress_bar() -> Iterator[StepProgress]:
     """A bar with count, rate and time left; give the value to a pipeline as its `progress`.
 
-    Where standard error is no terminal, a line every half minute instead.
+    Where standard error is no terminal, a line every few seconds instead.
     """
     if not err.is_terminal:
         yield _progress_lines()

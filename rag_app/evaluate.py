@@ -9,8 +9,10 @@ from pathlib import Path
 
 from eval.base import RankedPassage, Record
 from eval.datasets import Question, describe_source, read_questions, subset
+from eval.errors import EvalError
 from eval.run import RunResult, run_evaluation
-from rag_app.pipeline import CLOSED_BOOK, Pipeline
+from rag_app.config import CLOSED_BOOK
+from rag_app.pipeline import Pipeline
 
 
 class PipelineRow:
@@ -84,6 +86,7 @@ def run(
         if name != CLOSED_BOOK:
             pipeline.config.retriever(name)
     read = {file: read_questions(file) for file in files}
+    _require_unique(files, read)
     drawn = {file: subset(questions, n or len(questions), settings.seed) for file, questions in read.items()}
     return run_evaluation(
         [question for questions in drawn.values() for question in questions],
@@ -101,3 +104,22 @@ def run(
             **{str(file): describe_source(file, read[file], drawn[file], settings.seed) for file in files},
         },
     )
+
+
+def _require_unique(files: Sequence[Path], read: dict[Path, list[Question]]) -> None:
+    """Rows of a run are found by their id, so one id in two files would be one row.
+
+    Raises:
+        EvalError: Names both files.
+    """
+    if len(read) < len(files):
+        raise EvalError("a question file is named twice; name each once")
+    seen: dict[str, Path] = {}
+    for file, questions in read.items():
+        for question in questions:
+            if question.id in seen:
+                raise EvalError(
+                    f"question id {question.id!r} is in {seen[question.id]} and in {file}; evaluate files that share ids "
+                    "in runs of their own"
+                )
+            seen[question.id] = file

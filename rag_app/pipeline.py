@@ -17,15 +17,12 @@ from typing import TYPE_CHECKING
 from generator.base import Completion, Generator, Sampling
 from generator.errors import GeneratorError
 from rag_app.answers import Answer
-from rag_app.config import Config, load_config
+from rag_app.config import CLOSED_BOOK, Config, load_config
 from rag_app.prompt import BuiltPrompt, build_prompt, extract_answer, stop_strings
 
 if TYPE_CHECKING:
     from rag_app.stores import Stores
     from retriever.base import Hit, Retriever
-
-CLOSED_BOOK = "closed-book"
-"""The name of the row that reads no passages; it is a retriever wherever one is named."""
 
 
 class Pipeline:

@@ -75,7 +75,9 @@ def build_index(
         _require_same(folder, index.manifest, settings)
         return index
     if (folder / BUILD).is_file():
-        _require_same(folder, json.loads((folder / BUILD).read_text("utf-8")), settings)
+        # A build that stopped before its first shard (at a bad line, say) binds to nothing.
+        if any(folder.glob("shard-*.json")):
+            _require_same(folder, json.loads((folder / BUILD).read_text("utf-8")), settings)
     elif folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
         raise RetrieverError(f"{folder} is not empty and not an index; name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -174,6 +176,10 @@ def _require_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) ->
     )
     differing = [key for key in flat_asked if key not in NO_VECTOR_CHANGES and flat_there.get(key) != flat_asked[key]]
     if differing:
+        if differing == ["corpus"]:
+            raise RetrieverError(
+                f"{folder} was begun on another corpus, or this one has changed; delete it or name another"
+            )
         details = "; ".join(f"{key}: there {flat_there.get(key)!r}, asked {flat_asked[key]!r}" for key in differing)
         raise RetrieverError(f"{folder} holds an index of other settings ({details}); name a new folder or delete it")
 

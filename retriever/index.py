@@ -45,7 +45,9 @@ class Index:
             size = path.stat().st_size if path.is_file() else None
             if size != entry["bytes"]:
                 got = "it is missing" if size is None else f"it has {size} bytes, not {entry['bytes']}"
-                raise RetrieverError(f"index {self.folder} is damaged at {name}: {got}; build it again")
+                raise RetrieverError(
+                    f"index {self.folder} is damaged at {name}: {got}; delete the folder and build it again"
+                )
         self._starts: list[int] = [0]
         for rows in self.manifest["shard_rows"]:
             self._starts.append(self._starts[-1] + rows)
@@ -111,10 +113,13 @@ class Index:
         built, given = self.manifest["encoder"], encoder.description
         differing = [key for key in given if key not in NO_VECTOR_CHANGES and built.get(key) != given[key]]
         if differing:
+            name = built.get("model")
+            other = (
+                f"another encoder, {name}, than {encoder.name}" if name != encoder.name else f"other settings of {name}"
+            )
             details = "; ".join(f"{key}: index {built.get(key)!r}, encoder {given[key]!r}" for key in differing)
             raise RetrieverError(
-                f"index {self.folder} was built with another encoder, {built.get('model')}, than {encoder.name} ({details}); "
-                "load that one, or build another index"
+                f"index {self.folder} was built with {other} ({details}); take the index's, or build another"
             )
 
     def verify(self) -> None:
@@ -125,7 +130,9 @@ class Index:
         """
         for name, entry in self.manifest["files"].items():
             if hash_file(self.folder / name) != entry["sha256"]:
-                raise RetrieverError(f"index {self.folder} is damaged at {name}: its checksum differs; build it again")
+                raise RetrieverError(
+                    f"index {self.folder} is damaged at {name}: its checksum differs; delete the folder and build it again"
+                )
 
     def _place(self, row: int) -> tuple[int, int]:
         if not 0 <= row < len(self):
@@ -143,9 +150,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise RetrieverError(f"cannot read {path}: {error}; build the index again") from error
+        raise RetrieverError(f"cannot read {path}: {error}; delete the index's folder and build it again") from error
     if manifest.get("format") != FORMAT_VERSION:
         raise RetrieverError(
-            f"index {folder} has format {manifest.get('format')!r}, this version reads {FORMAT_VERSION}; build it again"
+            f"index {folder} has format {manifest.get('format')!r}, this version reads {FORMAT_VERSION}; delete the folder and build it again"
         )
     return manifest

@@ -122,7 +122,7 @@ def open_array(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise RetrieverError(f"cannot read {path}: {error}; build the index again") from error
+        raise RetrieverError(f"cannot read {path}: {error}; delete the index's folder and build it again") from error
 
 
 def open_table(path: Path) -> pa.Table:
@@ -131,4 +131,4 @@ def open_table(path: Path) -> pa.Table:
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_stream(source).read_all()
     except (OSError, pa.ArrowInvalid) as error:
-        raise RetrieverError(f"cannot read {path}: {error}; build the index again") from error
+        raise RetrieverError(f"cannot read {path}: {error}; delete the index's folder and build it again") from error

@@ -34,19 +34,15 @@ def one_line_error(done: subprocess.CompletedProcess[str], code: int) -> str:
     return lines[0]
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "towers.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in TOWERS), "utf-8")
-    return path
-
-
-@pytest.fixture
-def index(tmp_path: Path, corpus: Path, minilm_folder: Path) -> Path:
-    done = magrag("index", corpus, tmp_path / "idx", "--json")
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    corpus = folder / "towers.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in TOWERS), "utf-8")
+    done = magrag("index", corpus, folder / "idx", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["passages"] == 3
-    return tmp_path / "idx"
+    return folder / "idx"
 
 
 def test_help_names_every_command_and_needs_no_heavy_import() -> None:

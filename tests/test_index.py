@@ -76,7 +76,7 @@ def test_finished_index_is_kept_and_another_is_not_written_over_it(tmp_path: Pat
     encoder = RandomEncoder()
     build_index(corpus, encoder, tmp_path / "i")
     assert encoder.encoded == 0
-    with pytest.raises(RetrieverError, match="corpus: there 'corpus-1', asked 'corpus-2'"):
+    with pytest.raises(RetrieverError, match="begun on another corpus, or this one has changed"):
         build_index(ListCorpus(some_passages(9), "corpus-2"), RandomEncoder(), tmp_path / "i")
     other = RandomEncoder(description={"model": "random", "weights": "w2", "dim": 16})
     with pytest.raises(RetrieverError, match="weights: there 'w1', asked 'w2'"):
@@ -156,4 +156,18 @@ def test_a_second_builder_of_one_folder_is_refused(tmp_path: Path) -> None:
     corpus = ListCorpus(some_passages(20))
     build_index(corpus, Rival(), tmp_path / "i", shard_size=16)
     build_index(corpus, RandomEncoder(), tmp_path / "alone", shard_size=16)
+    assert digest(tmp_path / "i") == digest(tmp_path / "alone")
+
+
+def test_a_build_that_stopped_before_its_first_shard_can_begin_again_with_a_mended_corpus(tmp_path: Path) -> None:
+    class Faulty(ListCorpus):
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            yield from self.items[:3]
+            raise RetrieverError("corpus.jsonl:4: not valid JSON")
+
+    with pytest.raises(RetrieverError, match="not valid JSON"):
+        build_index(Faulty(some_passages(9)), RandomEncoder(), tmp_path / "i")
+    mended = ListCorpus(some_passages(9), "corpus-2")
+    assert len(build_index(mended, RandomEncoder(), tmp_path / "i")) == 9
+    build_index(mended, RandomEncoder(), tmp_path / "alone")
     assert digest(tmp_path / "i") == digest(tmp_path / "alone")

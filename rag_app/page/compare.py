@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rag_app.answers import Answer
-from rag_app.pipeline import CLOSED_BOOK, Pipeline
+from rag_app.config import CLOSED_BOOK
+from rag_app.pipeline import Pipeline
 from retriever.base import Hit
 from retriever.similarity import Similarity
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from rag_app.config import Config
+from rag_app.config import CLOSED_BOOK, Config
 from rag_app.errors import USER_ERRORS
 from rag_app.page.examples import example_questions
 from rag_app.page.render import (
@@ -20,7 +20,7 @@ from rag_app.page.render import (
     render_verdict,
 )
 from rag_app.page.run import LONGEST_QUESTION, MOST_PASSAGES, Snapshot, run_comparison
-from rag_app.pipeline import CLOSED_BOOK, Pipeline
+from rag_app.pipeline import Pipeline
 
 TITLE = "MagRAG"
 EXPLANATION = (
