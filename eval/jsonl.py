@@ -30,8 +30,6 @@ def read_rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         with _open(path) as handle:
             yield from _json_list(path, handle) if path.name.endswith(".json") else _json_lines(path, handle)
-    except FileNotFoundError:
-        raise EvalError(f"{path}: there is no such file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise EvalError(f"{path}: not a whole gzip file ({error}): fetch or compress it again") from None
     except OSError as error:

@@ -150,6 +150,7 @@ def test_entries_of_a_list_are_named_by_number(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
+    (tmp_path / "x.csv").write_text("id")
     (tmp_path / "folder.jsonl").mkdir()
     (tmp_path / "plain.jsonl.gz").write_text("{}")
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(json.dumps(OURS).encode())[:-20])
