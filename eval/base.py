@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from eval.datasets import Question
-from retriever.base import Hit
+from eval.data.datasets import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +21,7 @@ class RankedPassage:
         score: What ranked it.
         cosine: Cosine of the question's and the passage's vectors; None where there are none (BM25).
         norm: Length of the passage's vector; None where there is none.
+        percentile: Share of the corpus whose norm is at most this one, 0 to 100; None where there is none.
     """
 
     rank: int
@@ -31,12 +31,7 @@ class RankedPassage:
     score: float
     cosine: float | None = None
     norm: float | None = None
-
-    @classmethod
-    def from_hit(cls, hit: Hit) -> RankedPassage:
-        """The same, from a retriever's hit."""
-        passage = hit.passage
-        return cls(hit.rank, passage.id, passage.title, passage.text, hit.score, hit.cosine, hit.norm)
+    percentile: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,9 @@ class Record:
         id: The question's id.
         prediction: The answer; taken as "" where there is an error.
         passages: All that were retrieved, best first, whether or not they went into the prompt; none for closed book.
-        dropped: How many of them had to be left out of the prompt for length.
+        k: How many of them, from the first, were offered to the reader.
+        dropped: How many of these had to be left out of the prompt for length, from the last.
+        cut: The last one that stayed was shortened.
         prompt_tokens: Length of the prompt in tokens.
         seconds: Wall seconds by stage, this question's share of its batch.
         error: One line saying why there is no answer; such a question counts as missing.
@@ -56,14 +53,16 @@ class Record:
     id: str
     prediction: str
     passages: Sequence[RankedPassage] = ()
+    k: int = 0
     dropped: int = 0
+    cut: bool = False
     prompt_tokens: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     error: str | None = None
 
 
 class Answerer(Protocol):
-    """A system under evaluation."""
+    """A system under evaluation: something that finds passages, and something that reads them."""
 
     name: str
 
@@ -72,10 +71,28 @@ class Answerer(Protocol):
         """Changes whenever anything that can change an answer changes."""
         ...
 
-    def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
+    @property
+    def reader(self) -> str:
+        """Which reader answers; systems of equal `reader` share it. "" where nothing is read."""
+        ...
+
+    def asks(self, dataset: str) -> bool:
+        """Whether it takes part in a data set: without passages there is nothing to say on a retrieval set."""
+        ...
+
+    def retrieve(self, batch: Sequence[Question]) -> Any:
+        """What `answer` needs of the retriever for a batch; called ahead, in a thread of its own, while others are read."""
+        ...
+
+    def answer(self, batch: Sequence[Question], found: Any, *, fresh: bool = False) -> Iterable[Record]:
         """Answer a batch, in any order; each record is stored as soon as it is yielded.
 
         A question that cannot be answered gets a Record with `error`; an exception ends the run, and what was yielded
         before is kept. The same batch must give the same answers when it is asked again after a kill.
+
+        Args:
+            batch: Questions of one data set.
+            found: What `retrieve` gave for this batch.
+            fresh: Compute the answers even if they are known from before.
         """
         ...

@@ -10,21 +10,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from eval.data.jsonl import parse_object
 from eval.errors import EvalError
-from eval.jsonl import parse_object
+from eval.view import PREDICTIONS, RUN, Row, RunView
 
-RUN, PREDICTIONS, METRICS, REPORT = "run.json", "predictions.jsonl", "metrics.json", "report.md"
 _LOCK = ".lock"
 # What a kill in the first moment may leave behind: a folder with nothing but these is still empty.
 _LEFTOVERS = frozenset({_LOCK, f"{RUN}.tmp"})
 # The rest of run.json (versions, hardware, time) tells how a run was made, not what it is a run of.
-_COMPARED = ("format", "config", "systems", "baseline", "questions_sha256", "rules", "seed", "batch_size")
-
-Row = dict[str, Any]
+_COMPARED = ("format", "config", "systems", "baseline", "questions_sha256", "measures", "seed", "batch_size")
+_COMPARED_OF_DATASET = ("task", "rule", "lang", "index")
 
 
 class RunFolder:
@@ -68,13 +68,23 @@ class RunFolder:
                     self.manifest = wanted
                     self.write(RUN, json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
                 self._load_rows(question_ids)
-                self._handle = (self.path / PREDICTIONS).open("ab")
+                self._handle = self._open_predictions()
                 _sync_folder(self.path)
             except BaseException:
                 os.close(self._lock)
                 raise
         except OSError as error:
             raise EvalError(f"{self.path}: cannot be used as a run folder: {error.strerror or error}") from None
+
+    @classmethod
+    def existing(cls, path: str | Path) -> RunFolder:
+        """A run that is there, to publish it anew or to look at it while nobody writes to it.
+
+        Raises:
+            EvalError: There is no run at `path`; or as above.
+        """
+        view = RunView.open(path)
+        return cls(path, view.manifest, {question.id for question in view.questions})
 
     def __enter__(self) -> RunFolder:
         return self
@@ -99,8 +109,9 @@ class RunFolder:
         # A model may emit half a surrogate pair, which UTF-8 cannot hold: it becomes "?".
         line = json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
         try:
-            self._handle.write(line)
-            self._handle.flush()
+            left = memoryview(line)
+            while left:
+                left = left[self._handle.write(left) :]
             os.fsync(self._handle.fileno())
         except OSError as error:
             reason = error.strerror or error
@@ -115,7 +126,7 @@ class RunFolder:
             self._handle.close()
             self.write(PREDICTIONS, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept))
             self.rows = {(row["system"], row["id"]): row for row in kept}
-            self._handle = (self.path / PREDICTIONS).open("ab")
+            self._handle = self._open_predictions()
         return dropped
 
     def write(self, name: str, text: str) -> None:
@@ -140,6 +151,10 @@ class RunFolder:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
 
+    def _open_predictions(self) -> FileIO:
+        # Unbuffered: what a full disk did not take must not be tried again when the file is closed.
+        return (self.path / PREDICTIONS).open("ab", buffering=0)
+
     def _refuse_foreign(self) -> None:
         if not self.path.exists():
             return
@@ -154,9 +169,7 @@ class RunFolder:
     def _matching_manifest(self, wanted: dict[str, Any]) -> dict[str, Any]:
         place = self.path / RUN
         found = parse_object(place.read_bytes(), str(place))
-        differing = differences(
-            {name: found.get(name) for name in _COMPARED}, {name: wanted.get(name) for name in _COMPARED}
-        )
+        differing = differences(_identity(found), _identity(wanted))
         if differing:
             more = f" and {len(differing) - 4} more" if len(differing) > 4 else ""
             raise EvalError(
@@ -192,6 +205,15 @@ class RunFolder:
             with place.open("r+b") as handle:
                 handle.truncate(end)
                 os.fsync(handle.fileno())
+
+
+def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is a run of; a data file may have moved meanwhile, since its questions have a hash of their own."""
+    datasets = {
+        name: {key: facts.get(key) for key in _COMPARED_OF_DATASET}
+        for name, facts in (manifest.get("datasets") or {}).items()
+    }
+    return {name: manifest.get(name) for name in _COMPARED} | {"datasets": datasets}
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:

@@ -3,7 +3,7 @@
 A rule is a normaliser, a style of F1 and a way to read the golds. Sources: SQuAD evaluate-v2.0.py, DPR
 qa_validation.py, google-research/language orqa eval_utils.py (NQ-open, CuratedTREC), triviaqa_evaluation.py,
 hotpot_evaluate_v1.py, 2wikimultihop_evaluate_v1.1.py and MuSiQue metrics/answer.py, whose values are reproduced,
-oddities included:
+oddities included. "squad:LANG" is SQuAD's rule with the normal form of another language (`eval.languages`).
 
 - EM and F1 are each the maximum over the golds, separately.
 - Golds that are empty are dropped, and when none is left the gold is "". Only the SQuAD v2 script calls a gold empty
@@ -30,6 +30,7 @@ from typing import Literal
 import regex  # type: ignore[import-untyped]
 
 from eval.errors import EvalError
+from eval.languages import language, normaliser, passage_tokens
 
 F1Style = Literal["plain", "hotpotqa", "squad_v2"]
 
@@ -41,6 +42,8 @@ _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _SPACE_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))  # noqa: RUF001
 _DPR_TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 _VERDICTS = frozenset({"yes", "no", "noanswer"})
+# Processor seconds that one gold's pattern may take on one text; real ones take microseconds.
+_PATTERN_SECONDS = 1.0
 
 
 def normalise_squad(text: str) -> str:
@@ -71,9 +74,11 @@ class Rule:
         normalise: Applied to prediction and gold before they are compared.
         f1_style: "plain": bags of tokens, 0 when either is empty. "hotpotqa": plain, and 0 when either normal form is
             yes, no or noanswer and the two differ. "squad_v2": plain, and 1 when both are empty. None: no F1.
-        patterns: Golds are regular expressions, matched at the start of the prediction without regard to case.
+        patterns: Golds are regular expressions, matched at the start of the prediction without regard to case; one that
+            takes more than a second counts as no match.
         drops_normalised_empty: A gold with an empty normal form is dropped too, not only a blank one.
         source: Whose script it follows.
+        lang: Two-letter code of the language it is for.
     """
 
     name: str
@@ -82,6 +87,7 @@ class Rule:
     source: str
     patterns: bool = False
     drops_normalised_empty: bool = False
+    lang: str = "en"
 
 
 RULES: dict[str, Rule] = {
@@ -100,18 +106,45 @@ RULES: dict[str, Rule] = {
 
 
 def get_rule(rule: str | Rule) -> Rule:
-    """The rule of that name; a Rule passes through.
+    """The rule of that name ("squad:de" is made on demand, "squad:en" is "squad"); a Rule passes through.
 
     Raises:
-        EvalError: No rule has this name; the message offers the nearest one.
+        EvalError: No rule has this name; the message offers the nearest one, or lists the languages.
     """
     if isinstance(rule, Rule):
         return rule
     if rule in RULES:
         return RULES[rule]
+    if rule.startswith("squad:") and rule != "squad:":
+        return _squad_for(language(rule.removeprefix("squad:")))
     near = difflib.get_close_matches(rule, RULES, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(RULES)}"
     raise EvalError(f"there is no scoring rule {rule!r}: {hint}")
+
+
+def rule_with_language(rule_name: str, lang: str) -> str:
+    """The rule for questions in a language: "squad" becomes "squad:LANG", English and every other rule stay.
+
+    Other rules are scripts of one data set each; they are not defined for other languages, and whoever names one means it.
+
+    Args:
+        rule_name: As in `RULES`.
+        lang: Code of the language ("de", "pt-BR"); "" is English.
+
+    Raises:
+        EvalError: The rule is "squad" and the language isn't known.
+    """
+    if rule_name != "squad":
+        return rule_name
+    return _squad_for(language(lang)).name
+
+
+@lru_cache(maxsize=64)
+def _squad_for(lang: str) -> Rule:
+    if lang == "en":
+        return RULES["squad"]
+    source = "SQuAD v1.1 with the conventions of MLQA and MKQA for the language"
+    return Rule(f"squad:{lang}", normaliser(lang), "plain", source, lang=lang)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +175,8 @@ def score_answer(prediction: str, golds: Sequence[str], rule: str | Rule) -> Ans
     em = exact_match(prediction, golds, rule)
     f1_value = None if rule.f1_style is None else f1(prediction, golds, rule)
     empty_match = em and not rule.patterns and not rule.normalise(prediction)
-    if f1_value is not None and em > f1_value and not empty_match:
+    # Not "em > f1_value", which a nan would pass.
+    if f1_value is not None and not em <= f1_value and not empty_match:
         raise AssertionError(f"EM 1 but F1 {f1_value} for {prediction!r} against {list(golds)!r} under {rule.name}")
     return AnswerScore(em, f1_value, contains_match(prediction, golds, rule), empty_match)
 
@@ -156,8 +190,7 @@ def exact_match(prediction: str, golds: Sequence[str], rule: str | Rule) -> bool
     rule = get_rule(rule)
     kept = kept_golds(golds, rule)
     if rule.patterns:
-        compiled = (_compile(gold) for gold in kept if gold)
-        return any(pattern.match(prediction) is not None for pattern in compiled if pattern is not None)
+        return any(_found(gold, prediction, at_start=True) for gold in kept if gold)
     normal = rule.normalise(prediction)
     return any(normal == rule.normalise(gold) for gold in kept)
 
@@ -188,13 +221,13 @@ def contains_match(prediction: str, golds: Sequence[str], rule: str | Rule) -> b
     rule = get_rule(rule)
     kept = kept_golds(golds, rule)
     if rule.patterns:
-        return any(p.search(prediction) is not None for p in map(_compile, filter(None, kept)) if p is not None)
+        return any(_found(gold, prediction) for gold in kept if gold)
     inside = f" {rule.normalise(prediction)} "
     normal_golds = (rule.normalise(gold) for gold in kept)
     return any(f" {gold} " in inside for gold in normal_golds if gold)
 
 
-def has_answer(answers: Sequence[str], text: str, *, patterns: bool = False) -> bool:
+def has_answer(answers: Sequence[str], text: str, *, patterns: bool = False, lang: str = "en") -> bool:
     """Whether a passage holds an answer, as DPR decides it for hit@k.
 
     Both are brought to NFD, cut into tokens (runs of letters, digits and marks, or single other visible characters) and
@@ -205,6 +238,8 @@ def has_answer(answers: Sequence[str], text: str, *, patterns: bool = False) -> 
         answers: The golds.
         text: The passage's text, without its title.
         patterns: The answers are regular expressions (CuratedTREC), searched for anywhere in the text.
+        lang: Two-letter code (`Rule.lang`). Where words are not spaced (zh, ja, th ...) a character of the script is a
+            token, or no answer within a sentence would be found.
 
     Raises:
         EvalError: `answers` is a single string.
@@ -212,10 +247,9 @@ def has_answer(answers: Sequence[str], text: str, *, patterns: bool = False) -> 
     _check_golds(answers)
     if patterns:
         decomposed = unicodedata.normalize("NFD", text)
-        compiled = (_compile(unicodedata.normalize("NFD", answer)) for answer in answers if answer.strip())
-        return any(pattern.search(decomposed) is not None for pattern in compiled if pattern is not None)
-    inside = _dpr_tokens(text)
-    return any(tokens in inside for answer in answers if len(tokens := _answer_tokens(answer)) > 1)
+        return any(_found(unicodedata.normalize("NFD", gold), decomposed) for gold in answers if gold.strip())
+    inside = dpr_tokens(text, lang)
+    return any(tokens in inside for answer in answers if len(tokens := answer_tokens(answer, lang)) > 1)
 
 
 def kept_golds(golds: Sequence[str], rule: str | Rule) -> list[str]:
@@ -250,23 +284,44 @@ def _token_f1(prediction: str, gold: str, style: F1Style) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _dpr_tokens(text: str) -> str:
+def dpr_tokens(text: str, lang: str = "en") -> str:
     """The tokens, each between NULs, which no token holds: a run of tokens is then found as a substring."""
-    tokens = _DPR_TOKEN.findall(unicodedata.normalize("NFD", text))
+    pattern = passage_tokens(lang) or _DPR_TOKEN
+    tokens = pattern.findall(unicodedata.normalize("NFD", text))
     return "\0" + "".join(f"{token.lower()}\0" for token in tokens)
 
 
 @lru_cache(maxsize=65536)
-def _answer_tokens(answer: str) -> str:
-    """`_dpr_tokens`, kept: a question's aliases (up to hundreds) are looked for in each of its passages."""
-    return _dpr_tokens(answer)
+def answer_tokens(answer: str, lang: str = "en") -> str:
+    """`dpr_tokens`, kept: a question's aliases (up to hundreds) are looked for in each of its passages."""
+    return dpr_tokens(answer, lang)
+
+
+def _found(gold: str, text: str, *, at_start: bool = False) -> bool:
+    """Whether a gold that is a regular expression matches; one that takes too long does not."""
+    pattern = _compile(gold)
+    if pattern is None:
+        return False
+    try:
+        # The `regex` package, as DPR uses it, because `re` cannot be stopped.
+        match = pattern.match if at_start else pattern.search
+        return match(text, timeout=_PATTERN_SECONDS) is not None
+    except TimeoutError:
+        _log_slow(gold)
+        return False
 
 
 @lru_cache(maxsize=4096)
-def _compile(pattern: str) -> re.Pattern[str] | None:
-    """The pattern, or None when Python cannot read it: the official scripts then count no match, and so do we."""
+def _log_slow(gold: str) -> None:
+    """Say it once a pattern, not for each of a run's passages."""
+    _log.warning("the gold %r takes over %g s to match a text, which counts as no match", gold, _PATTERN_SECONDS)
+
+
+@lru_cache(maxsize=4096)
+def _compile(pattern: str) -> regex.Pattern[str] | None:
+    """The pattern, or None when it cannot be read: the official scripts then count no match, and so do we."""
     try:
-        return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
-    except (re.error, OverflowError, RecursionError) as error:
+        return regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
+    except (regex.error, OverflowError, RecursionError) as error:
         _log.warning("the gold %r is not a regular expression and matches nothing: %s", pattern, error)
         return None

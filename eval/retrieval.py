@@ -48,6 +48,18 @@ def recall_curve(ranked_ids: Sequence[str], relevant: Collection[str], k: int) -
     return curve
 
 
+def complete_curve(ranked_ids: Sequence[str], relevant: Collection[str], k: int) -> list[float] | None:
+    """1.0 from the passage on with which all the relevant ones are found, 0.0 before; None when none is marked.
+
+    A multi-hop question cannot be answered from a part of its passages: HotpotQA's papers count "both found".
+
+    Raises:
+        EvalError: k is below 1.
+    """
+    recall = recall_curve(ranked_ids, relevant, k)
+    return None if recall is None else [float(share == 1) for share in recall]
+
+
 def mean_curve(curves: Sequence[Sequence[float] | None]) -> tuple[list[float] | None, int]:
     """The mean over the questions that have a curve, and how many they are; (None, 0) when there are none.
 

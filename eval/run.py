@@ -1,33 +1,51 @@
-"""Run systems over questions into an evaluation folder, which a second start resumes.
+"""Run systems over data sets into an evaluation folder, which a second start resumes.
 
-    result = run_evaluation(questions, [closed_book, cosine, qnorm], "runs/nq", config=config, seed=0)
+    result = run_evaluation([nq, hotpotqa], [closed_book, cosine, qnorm], "runs/first", config=config, seed=0)
     print(result.table)
 
-The folder holds run.json (configuration, systems' fingerprints, hash of the questions, rules, seed, versions, revision,
-hardware), predictions.jsonl (one line for each system and question, on disk as soon as its batch is computed), and, once every question
-has its line, metrics.json and report.md.
+The folder holds run.json (configuration, systems' fingerprints, data sets, hash of the questions, seed, versions, revision,
+hardware), questions.jsonl, predictions.jsonl (one line for each system and question, on disk as soon as its batch is
+computed), and, once every question has its line, corpus.json, metrics.json, the reports and trec/ (`eval.publish`).
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from eval.base import Answerer, RankedPassage, Record
-from eval.datasets import Question, content_hash, default_rule
+from eval.data.datasets import Question, content_hash
+from eval.data.sources import DataSet, PairSet
 from eval.environment import describe_environment
 from eval.errors import EvalError
-from eval.folder import METRICS, REPORT, Row, RunFolder, differences
+from eval.folder import RunFolder, differences
 from eval.metrics import get_rule, has_answer
-from eval.report import markdown_report, text_table
-from eval.summary import Metrics, mean_seconds, summarise
+from eval.publish import publish
+from eval.ranking import parse_measures
+from eval.summary import Metrics
+from eval.view import (
+    CORPUS,
+    HTML,
+    METRICS,
+    PAIRS,
+    QUESTIONS,
+    RECHECK,
+    REPORT,
+    CorpusFacts,
+    PairScore,
+    Recheck,
+    Row,
+    stored_corpora,
+    stored_list,
+    stored_questions,
+)
 
-FORMAT = 1
+FORMAT = 2
 
 Progress = Callable[[int, int | None], None]
 
@@ -52,62 +70,74 @@ class RunResult:
 
 
 def run_evaluation(
-    questions: Sequence[Question],
+    datasets: Sequence[DataSet],
     systems: Sequence[Answerer],
     out: str | Path,
     *,
     config: Mapping[str, Any] | None = None,
+    measures: Sequence[str] = (),
     seed: int = 0,
+    batch_size: int = 32,
+    recheck: int = 0,
+    facts: Mapping[str, Any] | None = None,
+    corpus_facts: Callable[[DataSet], CorpusFacts] | None = None,
+    pair_sets: Sequence[PairSet] = (),
+    score_pairs: Callable[[], Sequence[PairScore]] = list,
     progress: Progress | None = None,
     on_message: Callable[[str], None] | None = None,
-    batch_size: int = 32,
-    rule: str = "",
-    source: Mapping[str, Any] | None = None,
     retry_errors: bool = False,
 ) -> RunResult:
-    """Ask every system every question, store the answers, score them and write the report.
+    """Ask every system every question, store the answers, score them and write the reports.
 
     Batches are fixed by the questions' positions. Where an earlier start was killed within a batch, the whole batch is
     asked again and only the rows that were missing are stored: answers that depend on their neighbours in a batch (as
-    vLLM's may in the last digit) are then the same as those of a run without a kill.
+    vLLM's may in the last digit) are then the same as those of a run without a kill. While a batch is read, the next
+    one's passages are retrieved.
 
     Args:
-        questions: With unique ids.
+        datasets: With unique names; question ids are unique over all of them.
         systems: With unique names; the first one is what the others are compared with.
         out: A folder that is absent, empty, or holds this same run unfinished (or finished: then nothing is asked).
         config: Every setting that can change an answer, as JSON values; a resume with another one is refused.
+        measures: Ranking measures in ir-measures' grammar.
         seed: Of the bootstrap; recorded.
+        batch_size: Questions that a system gets at once.
+        recheck: Questions of each reader that are asked again at the end, in other batches; 0 asks none.
+        facts: Further entries of run.json, which say how the run was made.
+        corpus_facts: What to note of a data set's corpus, asked when all its answers are there.
+        pair_sets: Sentence pairs, which are scored by `score_pairs`.
+        score_pairs: Called once, when all answers are there.
         progress: Called with (answers there are, answers there will be) at the start and after each one.
         on_message: Called with a line for people, now and then.
-        batch_size: Questions that a system gets at once.
-        rule: Name of the scoring rule for all; "" takes each data set's own (`eval.datasets.default_rule`).
-        source: What to record of the data file (`eval.datasets.describe_source`), or of several by path; not compared,
-            for the questions are.
         retry_errors: Ask again the questions for which an earlier start stored an error.
 
     Raises:
-        EvalError: Nothing to do, names or ids twice, an unknown rule, a folder of something else (`RunFolder`), or a
+        EvalError: Nothing to do, names or ids twice, an unknown measure, a folder of something else (`RunFolder`), or a
             system that breaks its contract. Whatever a system raises is passed on; the answers so far are kept.
     """
     say = on_message or (lambda line: None)
-    _check(questions, systems, batch_size)
-    names = [system.name for system in systems]
-    rules = {q.dataset: get_rule(rule or default_rule(q.dataset)).name for q in questions}
+    _check(datasets, systems, batch_size, pair_sets)
+    parse_measures(measures)
+    questions = [question for dataset in datasets for question in dataset.questions]
+    work = [(system, dataset) for system in systems for dataset in datasets if system.asks(dataset.name)]
+    total = sum(len(dataset.questions) for _, dataset in work)
+    described: list[DataSet | PairSet] = [*datasets, *pair_sets]
     manifest = {
         "format": FORMAT,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "config": dict(config or {}),
         "systems": {system.name: system.fingerprint for system in systems},
-        "baseline": names[0],
+        "baseline": systems[0].name,
+        "datasets": {own.name: _described(own) for own in described},
         "questions": len(questions),
+        "answers": total,
         "questions_sha256": content_hash(questions),
-        "source": dict(source or {}),
-        "rules": rules,
+        "measures": list(measures),
         "seed": seed,
         "batch_size": batch_size,
+        **(facts or {}),
         "environment": describe_environment(),
     }
-    total = len(systems) * len(questions)
     with RunFolder(out, manifest, {question.id for question in questions}) as folder:
         if folder.resumed:
             if retry_errors and (again := folder.drop_errors()):
@@ -115,32 +145,49 @@ def run_evaluation(
             say(f"resuming {folder.path}: {len(folder.rows)} of {total} answers are there")
             for changed in differences(folder.manifest.get("environment"), manifest["environment"]):
                 say(f"not made under the same conditions throughout: {changed}")
+        if not (folder.path / QUESTIONS).exists():
+            folder.write(QUESTIONS, stored_questions(questions))
         kept = len(folder.rows)
         if kept < total:
-            folder.remove(METRICS, REPORT)
+            folder.remove(CORPUS, RECHECK, PAIRS, METRICS, REPORT, HTML)
         if progress is not None:
             progress(kept, total)
-        for system in systems:
-            try:
-                _ask(system, questions, folder, batch_size, rules, total, progress, say)
-            except BaseException:
-                say(f"{len(folder.rows)} of {total} answers are kept in {folder.path}: run the same again to go on")
-                raise
-        metrics = summarise(questions, names, folder.rows, rules, seed)
-        folder.write(METRICS, json.dumps(metrics.to_json(), indent=2, ensure_ascii=False) + "\n")
-        folder.write(REPORT, markdown_report(metrics, folder.manifest, mean_seconds(folder.rows.values())))
-        return RunResult(folder.path, metrics, text_table(metrics), kept, len(folder.rows) - kept)
+        try:
+            for system, dataset in work:
+                for record, question in _answers(system, dataset, folder, batch_size, say):
+                    folder.append(_row(system.name, record, question, dataset.rule))
+                    if progress is not None:
+                        progress(len(folder.rows), total)
+            if recheck and not (folder.path / RECHECK).exists():
+                folder.write(RECHECK, stored_list(_recheck(systems, datasets, folder, recheck, batch_size)))
+        except BaseException:
+            say(f"{len(folder.rows)} of {total} answers are kept in {folder.path}: run the same again to go on")
+            raise
+        if corpus_facts is not None and not (folder.path / CORPUS).exists():
+            folder.write(CORPUS, stored_corpora({dataset.name: corpus_facts(dataset) for dataset in datasets}))
+        if pair_sets and not (folder.path / PAIRS).exists():
+            folder.write(PAIRS, stored_list(score_pairs()))
+        metrics, table = publish(folder)
+        return RunResult(folder.path, metrics, table, kept, len(folder.rows) - kept)
 
 
-def _check(questions: Sequence[Question], systems: Sequence[Answerer], batch_size: int) -> None:
-    if not questions:
-        raise EvalError("there are no questions to ask: give at least one")
+def _check(
+    datasets: Sequence[DataSet], systems: Sequence[Answerer], batch_size: int, pair_sets: Sequence[PairSet]
+) -> None:
+    for dataset in datasets:
+        if not dataset.questions:
+            raise EvalError(f"data set {dataset.name!r} holds no questions to ask: give at least one")
+    if not datasets and not pair_sets:
+        raise EvalError("there are no questions to ask: give a data set")
     if not systems:
         raise EvalError("there are no systems to evaluate: give at least one")
     if batch_size < 1:
         raise EvalError(f"batch_size must be at least 1, got {batch_size}")
     _check_unique("system", [system.name for system in systems], "give each its own name")
-    _check_unique("question id", [question.id for question in questions], "ids must be unique over all files")
+    names = [dataset.name for dataset in datasets] + [pairs.name for pairs in pair_sets]
+    _check_unique("data set", names, "give each its own name")
+    ids = [question.id for dataset in datasets for question in dataset.questions]
+    _check_unique("question id", ids, "ids must be unique over all data sets of a run")
 
 
 def _check_unique(what: str, names: Sequence[str], advice: str) -> None:
@@ -151,38 +198,44 @@ def _check_unique(what: str, names: Sequence[str], advice: str) -> None:
         seen.add(name)
 
 
-def _ask(
-    system: Answerer,
-    questions: Sequence[Question],
-    folder: RunFolder,
-    batch_size: int,
-    rules: Mapping[str, str],
-    total: int,
-    progress: Progress | None,
-    say: Callable[[str], None],
-) -> None:
-    """Store the answers that a system has not given yet."""
-    for start in range(0, len(questions), batch_size):
-        batch = questions[start : start + batch_size]
-        if all((system.name, question.id) in folder.rows for question in batch):
-            continue
-        for record, question in _one_each(system, batch):
-            row = _row(system.name, record, question, rules[question.dataset])
-            before = folder.rows.get((system.name, question.id))
-            if before is None:
-                folder.append(row)
-                if progress is not None:
-                    progress(len(folder.rows), total)
-            elif (
-                row["error"] is None and before["error"] is None and _stored(row["prediction"]) != before["prediction"]
-            ):
-                say(f"{system.name} answered {question.id} otherwise when asked again: its answers are not repeatable")
+def _described(dataset: DataSet | PairSet) -> dict[str, Any]:
+    if isinstance(dataset, PairSet):
+        return {"task": "sts", "rule": None, "lang": "", **dataset.source}
+    rule = dataset.rule if dataset.task == "qa" else None
+    return {"task": dataset.task, "rule": rule, "lang": dataset.lang, **dataset.source}
 
 
-def _one_each(system: Answerer, batch: Sequence[Question]) -> Iterator[tuple[Record, Question]]:
+def _answers(
+    system: Answerer, dataset: DataSet, folder: RunFolder, batch_size: int, say: Callable[[str], None]
+) -> Iterator[tuple[Record, Question]]:
+    """The answers of a system that the folder does not have yet, with their questions."""
+    whole = [dataset.questions[start : start + batch_size] for start in range(0, len(dataset.questions), batch_size)]
+    batches = [batch for batch in whole if any((system.name, question.id) not in folder.rows for question in batch)]
+    with ThreadPoolExecutor(1, "retrieve") as ahead:
+        found = [ahead.submit(system.retrieve, batch) for batch in batches[:1]]
+        for number, batch in enumerate(batches):
+            current = found.pop().result()
+            found = [ahead.submit(system.retrieve, following) for following in batches[number + 1 : number + 2]]
+            for record, question in _one_each(system, batch, system.answer(batch, current)):
+                before = folder.rows.get((system.name, question.id))
+                if before is None:
+                    yield record, question
+                elif (
+                    record.error is None
+                    and before["error"] is None
+                    and stored(record.prediction) != before["prediction"]
+                ):
+                    say(
+                        f"{system.name} answered {question.id} otherwise when asked again: its answers are not repeatable"
+                    )
+
+
+def _one_each(
+    system: Answerer, batch: Sequence[Question], records: Iterator[Record] | Any
+) -> Iterator[tuple[Record, Question]]:
     """A system's records with their questions, in the order they come; then an error for each question without one."""
     waiting = {question.id: question for question in batch}
-    for record in system.answer(batch):
+    for record in records:
         if record.id not in waiting:
             fault = "twice" if any(record.id == question.id for question in batch) else "without being asked"
             raise EvalError(
@@ -193,29 +246,59 @@ def _one_each(system: Answerer, batch: Sequence[Question]) -> Iterator[tuple[Rec
         yield Record(question.id, "", error="the system gave no record for this question"), question
 
 
-def _row(system: str, record: Record, question: Question, rule: str) -> Row:
+def _recheck(
+    systems: Sequence[Answerer], datasets: Sequence[DataSet], folder: RunFolder, most: int, batch_size: int
+) -> list[Recheck]:
+    """Ask each reader some questions once more: from the last to the first, in batches of half the size."""
+    size = max(1, batch_size // 2)
+    rechecks, seen = [], set()
+    for system in systems:
+        if not system.reader or system.reader in seen:
+            continue
+        seen.add(system.reader)
+        asked = next((d.questions[:most] for d in datasets if d.task == "qa" and system.asks(d.name)), [])[::-1]
+        differing = []
+        for start in range(0, len(asked), size):
+            batch = asked[start : start + size]
+            for record in system.answer(batch, system.retrieve(batch), fresh=True):
+                if stored(record.prediction) != folder.rows[system.name, record.id]["prediction"]:
+                    differing.append(record.id)
+        if asked:
+            rechecks.append(Recheck(system.name, system.reader, len(asked), sorted(differing)))
+    return rechecks
+
+
+def _row(system: str, record: Record, question: Question, rule: str | None) -> Row:
     """What is stored of an answer: passages by id and factors of their score, without their text."""
-    patterns = get_rule(rule).patterns
+    patterns, lang = (False, "en") if rule is None else (get_rule(rule).patterns, get_rule(rule).lang)
     return {
         "system": system,
         "id": record.id,
         "prediction": "" if record.error is not None else record.prediction,
         "error": record.error,
+        "k": int(record.k),
         "dropped": int(record.dropped),
+        "cut": bool(record.cut),
         "prompt_tokens": int(record.prompt_tokens),
-        "passages": [_passage(passage, question, patterns) for passage in record.passages],
+        "passages": [_passage(system, passage, question, patterns, lang) for passage in record.passages],
         "seconds": {stage: _number(value) for stage, value in record.seconds.items()},
     }
 
 
-def _passage(passage: RankedPassage, question: Question, patterns: bool) -> Row:
+def _passage(system: str, passage: RankedPassage, question: Question, patterns: bool, lang: str) -> Row:
+    # A rank that rests on no number is a defect of the retriever; a figure made from it would hide that.
+    if not math.isfinite(passage.score):
+        raise EvalError(f"system {system!r} gave passage {passage.id!r} of question {question.id!r} no finite score")
     return {
         "rank": int(passage.rank),
         "id": passage.id,
-        "has_answer": has_answer(question.answers, passage.text, patterns=patterns),
-        "score": _number(passage.score),
+        "title": passage.title,
+        "has_answer": has_answer(question.answers, passage.text, patterns=patterns, lang=lang),
+        "score": float(passage.score),
         "cosine": _number(passage.cosine),
         "norm": _number(passage.norm),
+        "percentile": _number(passage.percentile),
+        "words": len(passage.text.split()),
     }
 
 
@@ -226,6 +309,6 @@ def _number(value: float | None) -> float | None:
     return float(value)
 
 
-def _stored(text: str) -> str:
-    """As the text is read back from the folder."""
+def stored(text: str) -> str:
+    """As a text is read back from the folder."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -6,11 +6,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from eval.datasets import default_rule, read_questions
-from eval.errors import EvalError
-from eval.jsonl import read_rows
-from eval.metrics import get_rule
-from eval.summary import score_question
+from eval.data.datasets import default_rule, read_questions
+from eval.data.jsonl import read_rows
+from eval.errors import EvalError, UsageError
+from eval.metrics import get_rule, rule_with_language
+from eval.scores import score_question
 
 
 def score_file(
@@ -23,10 +23,10 @@ def score_file(
     is what tables should show.
 
     Args:
-        questions_path: See `eval.datasets.read_questions`.
+        questions_path: See `eval.data.datasets.read_questions`.
         predictions_path: A .jsonl, .jsonl.gz or .json (list) file; other fields are ignored, so predictions.jsonl of a
             run will do.
-        rule: "" takes the data set's own.
+        rule: "" takes the data set's own, for the language of each question.
         system: Score only the lines with this "system" (a run of several systems has several lines for each question).
 
     Returns:
@@ -34,11 +34,17 @@ def score_file(
         `eval.metrics`) and rule.
 
     Raises:
-        EvalError: Names the line: unknown id, id twice, missing field or wrong type; or the file; or the rule; or a
-            system that has no line.
+        UsageError: There is no such rule.
+        EvalError: Names the line: unknown id, id twice, missing field or wrong type; or the file; or a system that has
+            no line.
     """
+    if rule:
+        try:
+            get_rule(rule)
+        except EvalError as error:
+            raise UsageError(str(error)) from None
     questions = read_questions(questions_path)
-    rules = {question.dataset: get_rule(rule or default_rule(question.dataset)).name for question in questions}
+    rules = [rule or rule_with_language(default_rule(question.dataset), question.lang) for question in questions]
     known = {question.id for question in questions}
     rows: dict[str, dict[str, Any]] = {}
     lines: dict[str, str] = {}
@@ -54,7 +60,9 @@ def score_file(
         rows[name], lines[name] = row, where
     if system and not rows:
         raise EvalError(f"{predictions_path}: has no line of system {system!r}: check the name")
-    scores = [score_question(question, rows.get(question.id), rules[question.dataset]) for question in questions]
+    scores = [
+        score_question(question, rows.get(question.id), own) for question, own in zip(questions, rules, strict=True)
+    ]
     f1 = [score.f1 for score in scores if score.f1 is not None]
     return {
         "n": len(scores),
@@ -63,7 +71,7 @@ def score_file(
         "f1": 100 * fmean(f1) if len(f1) == len(scores) else None,
         "contains": 100 * fmean(score.contains for score in scores),
         "empty_matches": sum(score.empty_match for score in scores),
-        "rule": ", ".join(dict.fromkeys(rules.values())),
+        "rule": ", ".join(dict.fromkeys(rules)),
     }
 
 

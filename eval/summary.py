@@ -1,7 +1,9 @@
 """From stored rows to the figures of each system on each data set, and the comparison of systems.
 
 All figures come from the rows as they lie on disk, taken in the order of the questions, so that they don't depend on
-when a run was interrupted. Denominators are all questions: one without an answer counts 0 everywhere.
+when a run was interrupted. Denominators are all questions: one without an answer counts 0 everywhere. Only what a data
+set or system cannot have is left out, and never as a 0: ranking measures without judgments or without a retriever, EM
+without answers.
 """
 
 from __future__ import annotations
@@ -12,50 +14,54 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from eval.datasets import Question
-from eval.metrics import get_rule, score_answer
-from eval.retrieval import hit_curve, mean_curve, recall_curve
-from eval.significance import LEVEL, RESAMPLES, bootstrap_interval, mcnemar_p, wins_losses
+from eval.causes import count_causes
+from eval.data.datasets import Question
+from eval.paired import Comparison as Comparison
+from eval.paired import compare_values, with_holm
+from eval.retrieval import complete_curve, hit_curve, mean_curve, recall_curve
+from eval.scores import (
+    EM,
+    F1,
+    QuestionScore,
+    Row,
+    Values,
+    answer_values,
+    has_passages,
+    is_missing,
+    ranking_values,
+    score_question,
+)
+from eval.significance import LEVEL, RESAMPLES, measure_intervals
 
 Interval = tuple[float, float]
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionScore:
-    """One system's answer to one question, scored.
+class Measured:
+    """A ranking measure.
 
     Attributes:
-        question: The question.
-        missing: There is no answer: an error, or no row.
-        em: Exact Match, False when missing.
-        f1: In [0, 1], 0.0 when missing; None under a rule without F1.
-        contains: A gold stands in the answer; not Exact Match.
-        empty_match: EM holds with nothing left of prediction and gold (see `eval.metrics`).
-        words: White-space separated words of the answer.
-        gold_words: The same of the longest gold.
+        value: The mean over the judged questions, as ir-measures prints it.
+        interval: Its bootstrap interval; None when n < 2.
+        n: Judged questions.
     """
 
-    question: Question
-    missing: bool
-    em: bool
-    f1: float | None
-    contains: bool
-    empty_match: bool
-    words: int
-    gold_words: int
+    value: float
+    interval: Interval | None
+    n: int
 
 
 @dataclass(frozen=True, slots=True)
 class SystemMetrics:
-    """One system on one data set. Scores are percentages over all n questions, not rounded.
+    """One system on one data set. Scores are percentages over all n questions, not rounded; `measures` are shares.
 
     Attributes:
         system: Its name.
         dataset: The data set's name.
-        rule: The rule of EM and F1.
+        task: "qa"; or "retrieval", where nothing is read and so nothing of answers is known; or "sts" (`of_pairs`).
+        rule: The rule of EM and F1; None for retrieval.
         n: Questions.
-        missing: Questions without an answer, counted 0.
+        missing: Questions that ended in an error, counted 0.
         em: Exact Match, and its interval (None when n < 2).
         f1: Token F1, and its interval; None under a rule without F1.
         contains: Share of answers in which a gold stands; not Exact Match.
@@ -64,30 +70,36 @@ class SystemMetrics:
         gold_words: Mean length of the longest golds.
         prompt_tokens: Mean length of the prompts of the answers there are.
         dropped: Passages that were left out of prompts for length, in all.
-        k: Most passages that a question got; 0 for closed book.
-        hit: Share of questions with an answer string in the first 1, 2, ... k passages, of those that have golds.
+        k: Most passages that the reader was offered; 0 for closed book and retrieval.
+        depth: Most passages recorded for a question; curves have a value for 1, 2, ... depth.
+        hit: Share of questions with an answer string in the first passages, of those that have golds.
         hit_n: How many those are.
         without_golds: Questions that have no answer; EM takes nothing but an empty answer for right.
-        recall_gold: Mean share of `gold_ids` in the first 1 ... k, over the `recall_gold_n` questions that have any.
+        recall_gold: Mean share of `gold_ids` in the first passages, over the `recall_gold_n` questions that have any.
         recall_supporting: The same of `supporting_ids`.
+        all_supporting: Share of the `recall_supporting_n` questions with all `supporting_ids` in the first passages.
+        measures: Ranking measures by name; {} for a system that retrieves nothing, or where nothing is judged.
+        causes: How many questions ended how, every one of `eval.causes.CAUSES`; None for retrieval.
     """
 
     system: str
     dataset: str
-    rule: str
+    task: str
+    rule: str | None
     n: int
     missing: int
-    em: float
+    em: float | None
     em_interval: Interval | None
     f1: float | None
     f1_interval: Interval | None
-    contains: float
+    contains: float | None
     empty_matches: int
     answer_words: float | None
-    gold_words: float
+    gold_words: float | None
     prompt_tokens: float | None
     dropped: int
     k: int
+    depth: int
     hit: list[float] | None
     hit_n: int
     without_golds: int
@@ -95,115 +107,99 @@ class SystemMetrics:
     recall_gold_n: int
     recall_supporting: list[float] | None
     recall_supporting_n: int
+    all_supporting: list[float] | None
+    measures: dict[str, Measured]
+    causes: dict[str, int] | None
 
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A system against the first one, on the same questions.
-
-    Attributes:
-        baseline: The first system.
-        system: The other.
-        dataset: The data set's name.
-        n: Questions.
-        em_difference: EM of the system minus EM of the baseline, in percentage points.
-        em_difference_interval: Its paired bootstrap interval; None when n < 2.
-        wins: Questions that the system alone has right.
-        losses: Questions that the baseline alone has right.
-        mcnemar_p: Two-sided exact McNemar p.
-    """
-
-    baseline: str
-    system: str
-    dataset: str
-    n: int
-    em_difference: float
-    em_difference_interval: Interval | None
-    wins: int
-    losses: int
-    mcnemar_p: float
+    @classmethod
+    def of_pairs(cls, system: str, dataset: str, measure: str, measured: Measured) -> SystemMetrics:
+        """Of a set of sentence pairs (task "sts"), where nothing is ranked or read."""
+        kinds = cls.__annotations__
+        figures: dict[str, Any] = dict.fromkeys(name for name, kind in kinds.items() if "None" in kind)
+        figures |= {name: 0 for name, kind in kinds.items() if kind == "int"}
+        figures |= {"system": system, "dataset": dataset, "task": "sts"}
+        return cls(**figures | {"n": measured.n, "measures": {measure: measured}})
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The figures of a run; `to_json` gives the content of metrics.json."""
+    """The figures of a run; `to_json` gives the content of metrics.json.
+
+    Attributes:
+        seed: Of intervals and permutations.
+        resamples: Of both.
+        level: Of the intervals.
+        systems: One for each data set and system, data sets together.
+        comparisons: Every system but the first against the first, by data set and measure.
+        notes: What was left out and why, a line each.
+    """
 
     seed: int
     resamples: int = RESAMPLES
     level: float = LEVEL
     systems: list[SystemMetrics] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self)
 
 
-def score_question(question: Question, row: Row | None, rule: str) -> QuestionScore:
-    """Score a stored row; None is a missing answer."""
-    gold_words = max((len(answer.split()) for answer in question.answers), default=0)
-    if row is None or row.get("error") is not None:
-        f1 = None if get_rule(rule).f1_style is None else 0.0
-        return QuestionScore(question, True, False, f1, False, False, 0, gold_words)
-    prediction = row["prediction"]
-    score = score_answer(prediction, question.answers, rule)
-    words = len(prediction.split())
-    return QuestionScore(question, False, score.em, score.f1, score.contains, score.empty_match, words, gold_words)
-
-
 def summarise(
     questions: Sequence[Question],
     systems: Sequence[str],
     rows: Mapping[tuple[str, str], Row],
-    rules: Mapping[str, str],
+    rules: Mapping[str, str | None],
     seed: int,
+    *,
+    measures: Sequence[str] = (),
+    answerable: Mapping[str, bool] | None = None,
 ) -> Metrics:
     """The figures of all systems on all data sets.
 
     Args:
         questions: All of them; data sets are told apart by `Question.dataset` and keep the order of their first one.
         systems: Names; the first is what the others are compared with.
-        rows: Stored rows by (system, question id).
-        rules: Rule by data set.
-        seed: Of the bootstrap.
-    """
-    metrics = Metrics(seed)
-    for dataset in dict.fromkeys(question.dataset for question in questions):
-        members = [question for question in questions if question.dataset == dataset]
-        outcomes: dict[str, list[bool]] = {}
-        for system in systems:
-            own = [rows.get((system, question.id)) for question in members]
-            scores = [score_question(q, row, rules[dataset]) for q, row in zip(members, own, strict=True)]
-            outcomes[system] = [score.em for score in scores]
-            metrics.systems.append(_system_metrics(system, dataset, rules[dataset], scores, own, seed))
-        for system in systems[1:]:
-            before, after = outcomes[systems[0]], outcomes[system]
-            metrics.comparisons.append(compare(systems[0], system, dataset, before, after, seed))
-    return metrics
-
-
-def compare(
-    baseline: str, system: str, dataset: str, before: Sequence[bool], after: Sequence[bool], seed: int
-) -> Comparison:
-    """Compare two systems' Exact Match, question by question (`before` is the baseline's).
+        rows: Stored rows by (system, question id). A system without any row on a data set was not asked there and is
+            left out of its figures; a question without a row counts 0.
+        rules: Rule of EM and F1 by data set; None for a retrieval task.
+        seed: Of intervals and permutations.
+        measures: ir-measures names, computed wherever questions are judged.
+        answerable: Whether the corpus holds an answer, by question id, where somebody looked.
 
     Raises:
-        ValueError: They are of different length.
+        EvalError: An unknown rule or measure.
+        ValueError: A ranking measure lacks a value that it should have.
     """
-    wins, losses = wins_losses(before, after)
-    changes = [float(new) - float(old) for old, new in zip(before, after, strict=True)]
-    interval = bootstrap_interval(changes, seed)
-    return Comparison(
-        baseline=baseline,
-        system=system,
-        dataset=dataset,
-        n=len(changes),
-        em_difference=100 * fmean(changes),
-        em_difference_interval=_percent_interval(interval[0]) if interval else None,
-        wins=wins,
-        losses=losses,
-        mcnemar_p=mcnemar_p(wins, losses),
-    )
+    metrics = Metrics(seed)
+    comparisons: list[Comparison] = []
+    # Over the whole run: a retriever that failed on all of one data set counts 0 there, unlike closed book.
+    retrieves = {name: has_passages(row for (system, _), row in rows.items() if system == name) for name in systems}
+    for dataset in dict.fromkeys(question.dataset for question in questions):
+        members = [question for question in questions if question.dataset == dataset]
+        rule = rules[dataset]
+        judged = any(question.relevance for question in members)
+        values: dict[str, Values] = {}
+        for system in systems:
+            own = {q.id: row for q in members if (row := rows.get((system, q.id))) is not None}
+            if not own:
+                metrics.notes.append(f"{dataset}: {system} was not asked.")
+                continue
+            scores = [score_question(question, own.get(question.id), rule) for question in members] if rule else []
+            answers = answer_values(scores) if rule else {}
+            values[system] = answers | ranking_values(measures if retrieves[system] else (), members, own)
+            causes = count_causes(members, [own.get(q.id) for q in members], rule, answerable) if rule else None
+            metrics.systems.append(
+                _system_metrics(system, dataset, rule, members, scores, own, values[system], causes, seed)
+            )
+        for system in systems[1:]:
+            if system in values and systems[0] in values:
+                before, after = values[systems[0]], values[system]
+                comparisons += compare_values(systems[0], system, dataset, before, after, seed)
+        metrics.notes.extend(_notes(dataset, systems, retrieves, measures, judged))
+    metrics.comparisons.extend(with_holm(comparisons))
+    return metrics
 
 
 def mean_seconds(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
@@ -218,33 +214,42 @@ def mean_seconds(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
 
 
 def _system_metrics(
-    system: str, dataset: str, rule: str, scores: Sequence[QuestionScore], rows: Sequence[Row | None], seed: int
+    system: str,
+    dataset: str,
+    rule: str | None,
+    questions: Sequence[Question],
+    scores: Sequence[QuestionScore],
+    rows: Mapping[str, Row],
+    values: Values,
+    causes: dict[str, int] | None,
+    seed: int,
 ) -> SystemMetrics:
-    em = [float(score.em) for score in scores]
-    f1 = [score.f1 for score in scores if score.f1 is not None]
-    intervals = bootstrap_interval(list(zip(em, f1, strict=True)) if f1 else em, seed)
+    """The figures from `scores` ([] for retrieval), from `rows` by question id, and from `values`."""
+    intervals = measure_intervals(values, seed)
+    means = {measure: fmean(own.values()) for measure, own in values.items()}
     answered = [score for score in scores if not score.missing]
-    present = [row for row in rows if row is not None]
-    prompts = [row["prompt_tokens"] for row in present if row["error"] is None]
-    k = max((len(row["passages"]) for row in present), default=0)
-    hit, gold, supporting = _retrieval_curves(scores, rows, k)
+    prompts = [row["prompt_tokens"] for row in rows.values() if rule and not is_missing(row)]
+    depth = max((len(row["passages"]) for row in rows.values()), default=0)
+    hit, gold, supporting, all_supporting = _retrieval_curves(questions, rows, depth)
     return SystemMetrics(
         system=system,
         dataset=dataset,
+        task="retrieval" if rule is None else "qa",
         rule=rule,
-        n=len(scores),
-        missing=len(scores) - len(answered),
-        em=100 * fmean(em),
-        em_interval=_percent_interval(intervals[0]) if intervals else None,
-        f1=100 * fmean(f1) if f1 else None,
-        f1_interval=_percent_interval(intervals[1]) if intervals and f1 else None,
-        contains=100 * fmean(score.contains for score in scores),
+        n=len(questions),
+        missing=sum(is_missing(rows.get(question.id)) for question in questions),
+        em=100 * means[EM] if EM in means else None,
+        em_interval=_percent_interval(intervals.get(EM)),
+        f1=100 * means[F1] if F1 in means else None,
+        f1_interval=_percent_interval(intervals.get(F1)),
+        contains=100 * fmean(score.contains for score in scores) if scores else None,
         empty_matches=sum(score.empty_match for score in scores),
         answer_words=fmean(score.words for score in answered) if answered else None,
-        gold_words=fmean(score.gold_words for score in scores),
+        gold_words=fmean(score.gold_words for score in scores) if scores else None,
         prompt_tokens=fmean(prompts) if prompts else None,
-        dropped=sum(row["dropped"] for row in present),
-        k=k,
+        dropped=sum(row["dropped"] for row in rows.values()),
+        k=max((row["k"] for row in rows.values()), default=0),
+        depth=depth,
         hit=hit[0],
         hit_n=hit[1],
         without_golds=sum(not score.question.answers for score in scores),
@@ -252,27 +257,51 @@ def _system_metrics(
         recall_gold_n=gold[1],
         recall_supporting=supporting[0],
         recall_supporting_n=supporting[1],
+        all_supporting=all_supporting[0],
+        measures={
+            measure: Measured(means[measure], intervals[measure], len(own))
+            for measure, own in values.items()
+            if measure not in (EM, F1)
+        },
+        causes=causes,
     )
 
 
 def _retrieval_curves(
-    scores: Sequence[QuestionScore], rows: Sequence[Row | None], k: int
+    questions: Sequence[Question], rows: Mapping[str, Row], depth: int
 ) -> list[tuple[list[float] | None, int]]:
-    """(percentages at 1 ... k, questions) for answer strings, gold ids and supporting ids."""
-    if k == 0:
-        return [(None, 0)] * 3
-    hits, golds, supportings = [], [], []
-    for score, row in zip(scores, rows, strict=True):
-        passages = row["passages"] if row is not None else []
+    """(percentages at 1 ... depth, questions) for answer strings, gold ids, supporting ids and all supporting ids."""
+    if depth == 0:
+        return [(None, 0)] * 4
+    curves: list[list[list[float] | None]] = [[], [], [], []]
+    for question in questions:
+        passages = rows[question.id]["passages"] if question.id in rows else []
         ids = [passage["id"] for passage in passages]
         # Without a gold no passage can hold it; such a question says nothing of the retriever.
         flags = [passage["has_answer"] for passage in passages]
-        hits.append(hit_curve(flags, k) if score.question.answers else None)
-        golds.append(recall_curve(ids, score.question.gold_ids, k))
-        supportings.append(recall_curve(ids, score.question.supporting_ids, k))
-    means = [mean_curve(hits), mean_curve(golds), mean_curve(supportings)]
+        curves[0].append(hit_curve(flags, depth) if question.answers else None)
+        curves[1].append(recall_curve(ids, question.gold_ids, depth))
+        curves[2].append(recall_curve(ids, question.supporting_ids, depth))
+        curves[3].append(complete_curve(ids, question.supporting_ids, depth))
+    means = [mean_curve(curve) for curve in curves]
     return [([100 * value for value in curve] if curve is not None else None, n) for curve, n in means]
 
 
-def _percent_interval(interval: Interval) -> Interval:
-    return 100 * interval[0], 100 * interval[1]
+def _notes(
+    dataset: str, systems: Sequence[str], retrieves: Mapping[str, bool], measures: Sequence[str], judged: bool
+) -> list[str]:
+    """What this data set's tables lack of the ranking measures, and why."""
+    if not measures or not any(retrieves.values()):
+        return []
+    if not judged:
+        return [f"{dataset}: no passage is judged, so there are no ranking measures ({', '.join(measures)})."]
+    if not retrieves[systems[0]] and len(systems) > 1:
+        return [
+            f"{dataset}: {systems[0]}, which the others are compared with, retrieves nothing: ranking measures are not "
+            "compared; put a system with a retriever first to compare them."
+        ]
+    return []
+
+
+def _percent_interval(interval: Interval | None) -> Interval | None:
+    return (100 * interval[0], 100 * interval[1]) if interval else None

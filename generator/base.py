@@ -95,6 +95,13 @@ class Generator(Protocol):
         """Whether messages can be rendered."""
         ...
 
+    def start(self) -> None:
+        """Load the model now, where that was not done when this was made; `generate` and `stream` do it by themselves.
+
+        Fingerprint, token counts and `truncate` need no loaded model.
+        """
+        ...
+
     def count_tokens(self, prompt: Prompt) -> int:
         """Length of the prompt in tokens exactly as the model will see it."""
         ...

@@ -81,6 +81,9 @@ class OpenAIGenerator:
         self._gate = asyncio.Semaphore(settings.concurrency)
         self._closed = False
 
+    def start(self) -> None:
+        """Nothing: the model runs on the server."""
+
     @cached_property
     def _served(self) -> _Served:
         [served] = self._drain(self._ask_models)

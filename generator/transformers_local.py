@@ -84,6 +84,9 @@ class TransformersGenerator:
         self._end_ids = _end_ids(self._model, self._renderer.tokenizer)
         self._lock = threading.Lock()
 
+    def start(self) -> None:
+        """The model was loaded when this was made."""
+
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights, precision and back end; changes whenever outputs may change."""

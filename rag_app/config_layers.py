@@ -138,7 +138,9 @@ class Layers:
             elif not isinstance(value, Mapping):
                 raise ConfigError(f"{'.'.join(here)} must be a table [{'.'.join(here)}], got {show(value)} ({origin})")
             elif not value and len(here) > 1:  # an empty [retrievers.NAME] still makes one
-                self.values[path[0]].setdefault(key, {})
+                table = self.values
+                for name in here:
+                    table = table.setdefault(name, {})
                 self.origins[here] = origin
             else:
                 yield from self._leaves(value, below, here, origin)

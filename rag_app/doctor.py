@@ -369,7 +369,7 @@ def will_run(config: Config, versions: Mapping[str, str], torch: Mapping[str, An
     advice = "`make demo` installs it, or set generator.backend to auto" if missing else ""
     detail = "vLLM is asked for and not installed" if missing else f"{backend}, {where}: {why}"
     yield Finding("runs: reader", "problem" if missing else "info", detail, advice)
-    searchers = {r.searcher if r.kind == "dense" else "bm25" for r in config.retrievers.values()}
+    searchers = {r.searcher if r.kind == "dense" else r.kind for r in config.retrievers.values()}
     lacking = "faiss" in searchers and not any(name.startswith("faiss") for name in versions)
     advice = '`pip install faiss-cpu`, or set searcher to "exact"' if lacking else ""
     yield Finding("runs: searchers", "problem" if lacking else "info", ", ".join(sorted(searchers)), advice)

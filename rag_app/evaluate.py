@@ -1,125 +1,142 @@
-"""Evaluating a pipeline's retrievers: each becomes a row of `eval.run`'s table, closed book among them."""
+"""An evaluation as the configuration's [eval] table describes it: data sets × retrievers × readers × k."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from eval.base import RankedPassage, Record
-from eval.datasets import Question, describe_source, read_questions, subset
-from eval.errors import EvalError
+import numpy as np
+
+from eval.corpus import find_answerable
+from eval.data.pairs import spearman
+from eval.data.sources import DataSet, PairSet
 from eval.run import RunResult, run_evaluation
-from rag_app.config import CLOSED_BOOK
-from rag_app.pipeline import Pipeline
+from eval.view import CorpusFacts, PairScore
+from rag_app.bench import Bench, make_systems
+from rag_app.config import Config
+from rag_app.config_tables import CLOSED_BOOK
+from rag_app.experiment import OWN_ID, Experiment
+from rag_app.prompt import prompt_sha256
+from rag_app.stores import StepProgress, Stores
+from retriever.errors import RetrieverError
+from retriever.similarity import require_symmetric, score_parts, similarity_from_name
+
+SAMPLED_PASSAGES = 1000
+"""Of each corpus, for the plot of norms against lengths."""
+
+LARGEST_SCAN = 1_000_000
+"""Passages; a larger corpus is not read through for answers, and reports don't tell whether it has them."""
 
 
-class PipelineRow:
-    """One retriever with the pipeline's reader, as an evaluation asks it.
+def corpus_facts(bench: Bench, retrievers: Sequence[str], dataset: DataSet) -> CorpusFacts:
+    """What a run notes of a data set's corpus: which questions it can answer, and a sample of norms and lengths."""
+    searching = next((name for name in retrievers if name != CLOSED_BOOK), None)
+    if searching is None:
+        return CorpusFacts()
+    index = bench.retriever(dataset.name, searching).index
+    rows = np.unique(np.linspace(0, len(index) - 1, SAMPLED_PASSAGES).round().astype(int)).tolist()
+    norms = index.vectors(rows)[1]
+    words = [len(index.passage(row).text.split()) for row in rows]
+    found = None
+    if dataset.task == "qa" and dataset.rule and len(index) <= LARGEST_SCAN:
+        found = find_answerable(dataset.questions, (p.text for p in index.passages()), dataset.rule)
+    return CorpusFacts(found, words, [float(norm) for norm in norms])
 
-    Args:
-        pipeline: Loads retriever and reader when first asked.
-        name: The retriever, or "closed-book".
-        k: Passages a question; the retriever's own where None.
+
+def score_pairs(
+    config: Config, sets: Sequence[PairSet], log: Callable[[str], None], progress: StepProgress | None
+) -> list[PairScore]:
+    """Spearman's correlation of every dense retriever on sets of sentence pairs.
+
+    Sentences are encoded as queries on both sides, as E5 and its kin want it where the two are equals. A similarity that
+    treats the sides differently is refused with the reason.
     """
-
-    def __init__(self, pipeline: Pipeline, name: str, k: int | None) -> None:
-        self.name = name
-        self._pipeline = pipeline
-        self._k = k
-
-    @property
-    def fingerprint(self) -> str:
-        """Of retriever, k, prompt, decoding and reader."""
-        config = self._pipeline.config
-        parts = {
-            "retriever": None if self.name == CLOSED_BOOK else self._pipeline.retriever(self.name).fingerprint,
-            "k": None if self.name == CLOSED_BOOK else self._k or config.retriever(self.name).k,
-            "prompt": config.prompt.model_dump(),
-            "decoding": config.decoding.model_dump(),
-            "reader": self._pipeline.generator.fingerprint,
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-    def answer(self, batch: Sequence[Question]) -> Iterator[Record]:
-        """See `eval.base.Answerer.answer`."""
-        answers = self._pipeline.answer([question.question for question in batch], self.name, self._k)
-        for question, answer in zip(batch, answers, strict=True):
-            yield Record(
-                id=question.id,
-                prediction=answer.answer,
-                passages=[RankedPassage.from_hit(hit) for hit in answer.hits],
-                dropped=answer.dropped,
-                prompt_tokens=answer.prompt_tokens,
-                seconds=answer.timings,
-                error=answer.error,
-            )
+    stores = Stores(config, log, progress)
+    scores = []
+    for pairs in sets:
+        for name in config.eval.retrievers:
+            if name == CLOSED_BOOK or config.retriever(name).kind != "dense":
+                continue
+            settings = config.retriever(name)
+            similarity = similarity_from_name(settings.similarity, settings.gamma_q, settings.gamma_d)
+            try:
+                require_symmetric(similarity, pairs.name)
+            except RetrieverError as error:
+                scores.append(PairScore(pairs.name, name, len(pairs.pairs), None, None, str(error)))
+                continue
+            encoder = stores.encoder(settings.encoder)
+            left = encoder.encode_queries([pair.text1 for pair in pairs.pairs])
+            right = encoder.encode_queries([pair.text2 for pair in pairs.pairs])
+            cosines = (left.units * right.units).sum(axis=1)
+            values = score_parts(cosines, left.norms, right.norms, similarity.gamma_q, similarity.gamma_d)
+            found = spearman(values.tolist(), [pair.score for pair in pairs.pairs], config.eval.seed)
+            scores.append(PairScore(pairs.name, name, len(pairs.pairs), found.value, found.interval))
+    return scores
 
 
 def run(
-    pipeline: Pipeline,
-    files: Sequence[Path],
+    config: Config,
+    experiment: Experiment,
     out: Path,
-    retrievers: Sequence[str],
     *,
-    n: int | None = None,
-    k: int | None = None,
+    log: Callable[[str], None],
+    progress: StepProgress | None = None,
     retry_errors: bool = False,
+    command: str = "",
 ) -> RunResult:
-    """Evaluate retrievers on question files.
+    """Evaluate what [eval] names.
 
     Args:
-        pipeline: With corpus or index, reader and prompt configured.
-        files: Questions with answers; ids must be unique over all of them.
+        config: Retrievers, readers, k and measures.
+        experiment: Data sets with their questions drawn, and their corpora.
         out: The run folder, new or to be resumed.
-        retrievers: Names; the first is what the others are compared with.
-        n: Questions drawn from each file with the configuration's eval.seed; all where None.
-        k: Passages a question, for every retriever; each one's own where None.
+        log: Told, in a line, what goes on.
+        progress: Told of (what, done, total).
         retry_errors: Ask again what an earlier start stored an error for.
+        command: What a person typed, for the report.
 
     Raises:
-        EvalError: A bad question file, or a folder of another run.
+        EvalError: A folder of another run, or one that cannot be written.
+        RetrieverError: An index or encoder that cannot be used.
+        GeneratorError: A reader that cannot be used, or died; the answers so far are kept.
     """
-    settings, progress = pipeline.config.eval, pipeline.progress
-    for name in retrievers:
-        if name != CLOSED_BOOK:
-            pipeline.config.retriever(name)
-    read = {file: read_questions(file) for file in files}
-    _require_unique(files, read)
-    drawn = {file: subset(questions, n or len(questions), settings.seed) for file, questions in read.items()}
-    return run_evaluation(
-        [question for questions in drawn.values() for question in questions],
-        [PipelineRow(pipeline, name, k) for name in retrievers],
-        out,
-        config=pipeline.config.fingerprintable() | {"n": n, "k": k},
-        seed=settings.seed,
-        progress=None if progress is None else lambda done, total: progress("answers", done, total),
-        on_message=pipeline.log,
-        batch_size=settings.batch_size,
-        rule=settings.rule,
-        retry_errors=retry_errors,
-        source={
-            "index": pipeline.config.index.path,
-            **{str(file): describe_source(file, read[file], drawn[file], settings.seed) for file in files},
-        },
-    )
+    settings = config.eval
+    ids = {own.name: {q.question: q.meta.get(OWN_ID, q.id) for q in own.questions} for own in experiment.datasets}
+    bench = Bench(config, experiment.corpora, ids, log, progress)
+    searching = next((name for name in settings.retrievers if name != CLOSED_BOOK), None)
+    pairs = experiment.pairs
+    try:
+        return run_evaluation(
+            [
+                _with_corpus(dataset, experiment.corpora[dataset.name], bench, searching)
+                for dataset in experiment.datasets
+            ],
+            make_systems(config, bench, {dataset.name: dataset.task for dataset in experiment.datasets}),
+            out,
+            config=config.fingerprintable(),
+            measures=settings.measures,
+            seed=settings.seed,
+            batch_size=settings.batch_size,
+            recheck=settings.recheck,
+            facts={
+                "prompt_sha256": {name: prompt_sha256(own.prompt) for name, own in bench.readers.items()},
+                "command": command,
+            },
+            corpus_facts=lambda dataset: corpus_facts(bench, settings.retrievers, dataset),
+            pair_sets=pairs,
+            score_pairs=lambda: score_pairs(config, pairs, log, progress),
+            progress=None if progress is None else lambda done, total: progress("answers", done, total),
+            on_message=log,
+            retry_errors=retry_errors,
+        )
+    finally:
+        bench.close()
 
 
-def _require_unique(files: Sequence[Path], read: dict[Path, list[Question]]) -> None:
-    """Rows of a run are found by their id, so one id in two files would be one row.
-
-    Raises:
-        EvalError: Names both files.
-    """
-    if len(read) < len(files):
-        raise EvalError("a question file is named twice; name each once")
-    seen: dict[str, Path] = {}
-    for file, questions in read.items():
-        for question in questions:
-            if question.id in seen:
-                raise EvalError(
-                    f"question id {question.id!r} is in {seen[question.id]} and in {file}; evaluate files that share ids "
-                    "in runs of their own"
-                )
-            seen[question.id] = file
+def _with_corpus(dataset: DataSet, corpus: tuple[str, str], bench: Bench, searching: str | None) -> DataSet:
+    facts: dict[str, Any] = {"corpus": corpus[1] or corpus[0], "index": None}
+    if searching is not None:
+        facts["index"] = bench.retriever(dataset.name, searching).index.fingerprint
+    return replace(dataset, source={**dataset.source, **facts})

@@ -14,15 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.base import Completion, Generator, Sampling
+from generator.base import Completion, Generator, Prompt, Sampling
 from generator.errors import GeneratorError
 from rag_app.answers import Answer
-from rag_app.config import CLOSED_BOOK, Config, load_config
+from rag_app.config import Config, load_config
+from rag_app.config_tables import CLOSED_BOOK
 from rag_app.prompt import BuiltPrompt, build_prompt, extract_answer, stop_strings
 
 if TYPE_CHECKING:
+    from rag_app.stages import StageCache
     from rag_app.stores import Stores
-    from retriever.base import Hit, Retriever
+    from retriever.base import Hit, IndexedRetriever
 
 
 class Pipeline:
@@ -32,6 +34,9 @@ class Pipeline:
         config: What to load.
         log: Told, in a line, of each long step before it starts.
         progress: Told of (what, done, total) during long steps.
+        stores: What it retrieves with, where that is shared; its own otherwise.
+        generator: Gives the reader, where that is shared and closed by others; its own otherwise.
+        stages: Rankings and answers of before, to be used again; computed anew where None.
     """
 
     def __init__(
@@ -40,13 +45,18 @@ class Pipeline:
         *,
         log: Callable[[str], None] | None = None,
         progress: Callable[[str, int, int | None], None] | None = None,
+        stores: Stores | None = None,
+        generator: Callable[[], Generator] | None = None,
+        stages: StageCache | None = None,
     ) -> None:
         self.config = config
         self.log = log or (lambda line: None)
         self.progress = progress
         self._lock = threading.RLock()
-        self._stores: Stores | None = None
+        self._stores = stores
+        self._shared_generator = generator
         self._generator: Generator | None = None
+        self._stages = stages
 
     @classmethod
     def from_config(cls, path: str | Path | None = None, overrides: Sequence[str] = ()) -> Pipeline:
@@ -57,7 +67,7 @@ class Pipeline:
         """
         return cls(load_config(path, overrides))
 
-    def retriever(self, name: str) -> Retriever:
+    def retriever(self, name: str) -> IndexedRetriever:
         """The retriever of that name, its index built if need be.
 
         Raises:
@@ -77,12 +87,14 @@ class Pipeline:
 
     @property
     def generator(self) -> Generator:
-        """The reader, loaded on first use.
+        """The reader, made on first use; `start` loads it.
 
         Raises:
             WeightsError: Its weights cannot be had.
-            GeneratorError: It cannot be started.
+            GeneratorError: It cannot be used here.
         """
+        if self._shared_generator is not None:
+            return self._shared_generator()
         with self._lock:
             if self._generator is None:
                 from rag_app.reader import load_reader
@@ -105,7 +117,8 @@ class Pipeline:
         """Retrieve only: Answers whose `answer` is empty. k is the retriever's own where not given."""
         if retriever == CLOSED_BOOK:
             return [Answer(CLOSED_BOOK) for _ in questions]
-        found = self.retriever(retriever).retrieve(questions, k or self.config.retriever(retriever).k)
+        ranker, k = self.retriever(retriever), k or self.config.retriever(retriever).k
+        found = self._stages.retrieve(ranker, questions, k) if self._stages else ranker.retrieve(questions, k)
         share = {stage: seconds / max(1, len(questions)) for stage, seconds in found.seconds.items()}
         return [Answer(retriever, hits=hits, timings=dict(share)) for hits in found.hits]
 
@@ -116,7 +129,7 @@ class Pipeline:
         """
         name = retriever or self.config.page.retrievers[0]
         found = self.search(questions, name, k)
-        return self._read(questions, found)
+        return self.read(questions, found)
 
     def compare(self, question: str, retrievers: Sequence[str], k: int | None = None) -> list[Answer]:
         """The same question to several retrievers, one after the other, each timed alone."""
@@ -124,7 +137,8 @@ class Pipeline:
 
     def stream(self, question: str, found: Answer) -> Stream[Answer, None, None]:
         """Read what `search` found, yielding the answer as it grows; the last one has all timings."""
-        generator = self.generator  # loaded before the clock starts
+        generator = self.generator
+        generator.start()  # before the clock is
         started = time.perf_counter()
         try:
             built = self._prompt("stream", question, found.hits)
@@ -159,25 +173,47 @@ class Pipeline:
         reserve = self.config.decoding.max_tokens
         return build_prompt(id, question, passages, self.generator, self.config.prompt, reserve)
 
-    def _read(self, questions: Sequence[str], found: Sequence[Answer]) -> list[Answer]:
-        generator = self.generator  # loaded before the clock starts
+    def read(
+        self, questions: Sequence[str], found: Sequence[Answer], k: int | None = None, *, fresh: bool = False
+    ) -> list[Answer]:
+        """Have the reader answer what `search` found.
+
+        Args:
+            questions: As they were searched.
+            found: Their passages.
+            k: How many passages are offered to the reader; all where None.
+            fresh: Ask the reader even for what it answered before.
+        """
+        generator = self.generator
         started = time.perf_counter()
         answers = list(found)
         built: dict[str, tuple[int, BuiltPrompt]] = {}
         for number, (question, answer) in enumerate(zip(questions, found, strict=True)):
             try:
-                built[str(number)] = (number, self._prompt(str(number), question, answer.hits))
+                built[str(number)] = (number, self._prompt(str(number), question, answer.hits[:k]))
             except GeneratorError as error:
                 answers[number] = replace(answer, error=str(error))
         prompting = (time.perf_counter() - started) / max(1, len(questions))
-        started = time.perf_counter()
-        completions = generator.generate([prompt.prompt for _, prompt in built.values()], self.sampling)
-        generating = (time.perf_counter() - started) / max(1, len(built))
+        prompts = [prompt.prompt for _, prompt in built.values()]
+        completions, seconds = self._complete(generator, prompts, fresh)
         for completion in completions:
             number, prompt = built[completion.id]
             base = _with_prompt(found[number], prompt, prompting)
-            answers[number] = _complete(base, completion, generating)
+            answers[number] = _completed(base, completion, seconds / len(built))
         return answers
+
+    def _complete(
+        self, generator: Generator, prompts: Sequence[Prompt], fresh: bool
+    ) -> tuple[Sequence[Completion], float]:
+        """Completions, and the seconds that the reader took for them."""
+        if self._stages is not None and not fresh:
+            return self._stages.complete(generator, prompts, self.sampling)
+        if not prompts:
+            return [], 0.0
+        generator.start()  # before the clock is
+        started = time.perf_counter()
+        completions = generator.generate(prompts, self.sampling)
+        return completions, time.perf_counter() - started
 
 
 def _with_prompt(found: Answer, built: BuiltPrompt, seconds: float) -> Answer:
@@ -191,7 +227,7 @@ def _with_prompt(found: Answer, built: BuiltPrompt, seconds: float) -> Answer:
     )
 
 
-def _complete(base: Answer, completion: Completion, seconds: float) -> Answer:
+def _completed(base: Answer, completion: Completion, seconds: float) -> Answer:
     return replace(
         base,
         answer=extract_answer(completion.text),

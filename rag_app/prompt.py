@@ -7,6 +7,8 @@ never are.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -126,6 +128,15 @@ def build_prompt(
         else:
             used.append(shorter)
             cut = True
+
+
+def prompt_sha256(settings: PromptSettings) -> str:
+    """Names the wording: SHA-256 of the prompts that stand-ins give, with passages and without."""
+    render = _chat if settings.style == "chat" else _completion
+    passages = [Passage("1", "TITLE 1", "TEXT 1"), Passage("2", "TITLE 2", "TEXT 2")]
+    prompts = [render("", "QUESTION", used, settings) for used in (passages, [])]
+    wording = json.dumps([[prompt.text, prompt.messages, settings.max_tokens] for prompt in prompts])
+    return hashlib.sha256(wording.encode()).hexdigest()
 
 
 def extract_answer(text: str) -> str:

@@ -7,19 +7,25 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from generator.quiet import quiet_transformers
-from rag_app.config import Config, EncoderConfig, RetrieverConfig
+from rag_app.config import Config
+from rag_app.config_tables import EncoderConfig, RetrieverConfig
 from rag_app.errors import ConfigError
 from rag_app.weights import resolve, weights_hash
-from retriever.base import Retriever
+from retriever.base import IndexedRetriever
 from retriever.build import build_index
 from retriever.chunking import Chunking
 from retriever.corpora import Corpus, read_corpus
 from retriever.dense import DenseRetriever
 from retriever.encoder import Encoder, load_encoder, spec_from_preset
+from retriever.fusion import HybridRetriever
 from retriever.index import Index
+from retriever.iterative import IterativeRetriever
 from retriever.lexical import BM25Retriever, BM25Settings
+from retriever.rerank import Reranker, RerankRetriever, load_reranker
+from retriever.runfile import RunFileRetriever
 from retriever.search.base import Searcher
 from retriever.search.exact import ExactSearcher
 from retriever.search.faiss import FaissSearcher
@@ -36,18 +42,26 @@ class Stores:
         config: Which encoders, indexes and retrievers there are.
         log: Told, in a line, of each long step before it starts.
         progress: Told of (what, done, total) during long steps.
+        encoders: Those that are loaded already, and where others are put; to be shared by stores of several corpora.
     """
 
-    def __init__(self, config: Config, log: Log, progress: StepProgress | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        log: Log,
+        progress: StepProgress | None = None,
+        encoders: dict[str, Encoder] | None = None,
+    ) -> None:
         self.config = config
         self._log = log
         self._progress = progress
-        self._encoders: dict[str, Encoder] = {}
+        self._encoders: dict[str, Encoder] = {} if encoders is None else encoders
         self._indexes: dict[str, Index] = {}
         self._searchers: dict[tuple[str, str], Searcher] = {}
-        self._retrievers: dict[str, Retriever] = {}
+        self._rerankers: dict[tuple[str, int | None, str | None], Reranker] = {}
+        self._retrievers: dict[str, IndexedRetriever] = {}
 
-    def retriever(self, name: str) -> Retriever:
+    def retriever(self, name: str) -> IndexedRetriever:
         """The retriever of that name; its index is built when there is none yet."""
         if name not in self._retrievers:
             self._retrievers[name] = self._load_retriever(name, self.config.retriever(name))
@@ -71,13 +85,39 @@ class Stores:
                 self._indexes[encoder_name] = self._cached_index(encoder_name)
         return self._indexes[encoder_name]
 
-    def _load_retriever(self, name: str, settings: RetrieverConfig) -> Retriever:
+    def _load_retriever(self, name: str, settings: RetrieverConfig) -> IndexedRetriever:
+        parts = [self.retriever(part) for part in settings.of or ()]
+        if settings.kind == "hybrid":
+            return HybridRetriever(name, parts, **_given(depth=settings.depth, rrf_k=settings.rrf_k))
+        if settings.kind == "rerank":
+            reading = _given(depth=settings.depth, batch_size=settings.batch_size)
+            return RerankRetriever(name, parts[0], self._reranker(name, settings), **reading)
+        if settings.kind == "iterative":
+            return IterativeRetriever(name, parts[0], **_given(rounds=settings.rounds, width=settings.width))
         index = self.index(settings.encoder)
+        if settings.kind == "trec_run":
+            return RunFileRetriever(name, index, str(settings.path))
         if settings.kind == "bm25":
             return BM25Retriever(name, index, BM25Settings(settings.k1, settings.b, settings.stemmer))
         encoder = self.encoder(settings.encoder)
         similarity = similarity_from_name(settings.similarity, settings.gamma_q, settings.gamma_d)
         return DenseRetriever(name, encoder, similarity, index, self._searcher(settings.searcher, settings.encoder))
+
+    def _reranker(self, name: str, settings: RetrieverConfig) -> Reranker:
+        """One for all retrievers that use it alike."""
+        model, data_dir = str(settings.model), self.config.resolved_data_dir()
+        key = (model, settings.max_tokens, settings.device)
+        if key not in self._rerankers:
+            folder = resolve(model, data_dir=data_dir, log=self._log, setting=f"retrievers.{name}.model")
+            self._log(f"loading cross-encoder {model}")
+            with quiet_transformers():
+                self._rerankers[key] = load_reranker(
+                    folder,
+                    name=model,
+                    weights_hash=weights_hash(folder, data_dir=data_dir),
+                    **_given(max_tokens=settings.max_tokens, device=settings.device),
+                )
+        return self._rerankers[key]
 
     def _searcher(self, kind: str, encoder_name: str) -> Searcher:
         """One for all similarities, since FAISS keeps vectors in memory."""
@@ -99,6 +139,11 @@ class Stores:
         if not (folder / "manifest.json").is_file():
             self._log(f"encoding {self.config.corpus} with {encoder.name} into {folder}")
         return build_configured_index(corpus, encoder, folder, self.config, self._progress)
+
+
+def _given(**settings: Any) -> dict[str, Any]:
+    """Those that are set; a retriever's own defaults stand for the others."""
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from retriever.passages import Passage
+
+if TYPE_CHECKING:
+    from retriever.index import Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,7 @@ class Hit:
         cosine: Cosine of query and passage vectors; None where there are no vectors (BM25).
         norm: Length of the passage vector before any normalisation; None where there is none.
         query_norm: Length of the query vector; None where there is none.
+        row: Row of the passage in the retriever's index.
     """
 
     rank: int
@@ -28,6 +32,7 @@ class Hit:
     cosine: float | None = None
     norm: float | None = None
     query_norm: float | None = None
+    row: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +66,13 @@ class Retriever(Protocol):
     def retrieve(self, questions: Sequence[str], k: int) -> Retrieved:
         """Rank the corpus for each question; k larger than the corpus gives the whole corpus."""
         ...
+
+
+class IndexedRetriever(Retriever, Protocol):
+    """A retriever whose passages are rows of an index, so that others can be put on top of it.
+
+    Attributes:
+        index: Where the passages of its hits are; a hit's norm, where it has one, is a norm of this index.
+    """
+
+    index: Index

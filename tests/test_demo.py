@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from eval.datasets import read_questions
+from eval.data.datasets import read_questions
 from eval.metrics import has_answer
 from rag_app.demo import PASSAGES, QUESTIONS
 from rag_app.demo.check import find_faults

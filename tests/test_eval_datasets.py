@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eval.datasets import Question, content_hash, default_rule, describe_source, read_questions, subset
+from eval.data.datasets import Question, content_hash, default_rule, describe_source, read_questions, subset
 from eval.errors import EvalError
 from eval.metrics import RULES
 
@@ -41,13 +41,13 @@ def write(path: Path, *rows: Any) -> Path:
 
 def test_our_rows_are_read_whole(tmp_path: Path) -> None:
     assert read_questions(write(tmp_path / "x.jsonl", OURS)) == [
-        Question("q1", "nq", "who?", ("Ann", "Anne"), ("p1",), ("p1", "p2"), "single-hop", {"split": "dev"})
+        Question("q1", "nq", "who?", ("Ann", "Anne"), ("p1",), ("p1", "p2"), "single-hop", meta={"split": "dev"})
     ]
 
 
 def test_flashrag_rows_are_read_with_their_metadata(tmp_path: Path) -> None:
     assert read_questions(write(tmp_path / "hotpotqa" / "questions.jsonl", FLASHRAG)) == [
-        Question("q1", "hotpotqa", "who?", ("Ann",), (), ("p1",), "bridge", {"level": "hard"})
+        Question("q1", "hotpotqa", "who?", ("Ann",), (), ("p1",), "bridge", meta={"level": "hard"})
     ]
 
 
@@ -57,9 +57,33 @@ def test_type_is_another_name_of_kind(tmp_path: Path) -> None:
     assert (question.kind, question.answers, question.gold_ids) == ("2hop", (), ())
 
 
+def test_judgments_exclusions_and_language_are_read(tmp_path: Path) -> None:
+    row = {**OURS, "qrels": {"p1": 2, "p9": 0}, "excluded_ids": ["p5"], "lang": "de"}
+    question = read_questions(write(tmp_path / "x.jsonl", row))[0]
+    assert (question.qrels, question.excluded_ids, question.lang) == ({"p1": 2, "p9": 0}, ("p5",), "de")
+
+
+def test_ranking_measures_use_qrels_else_supporting_else_gold_passages() -> None:
+    judged = Question("q", "nq", "who?", (), ("g",), ("s", "t"), qrels={"j": 2})
+    assert judged.relevance == {"j": 2}
+    assert replace(judged, qrels={}).relevance == {"s": 1, "t": 1}
+    assert replace(judged, qrels={}, supporting_ids=()).relevance == {"g": 1}
+    assert replace(judged, qrels={}, supporting_ids=(), gold_ids=()).relevance == {}
+
+
+def test_whole_contexts_of_multi_hop_rows_are_left_out_of_meta(tmp_path: Path) -> None:
+    row = {**FLASHRAG, "metadata": {"level": "hard", "hops": 2, "context": {"title": ["t"] * 10}}}
+    assert read_questions(write(tmp_path / "x.jsonl", row))[0].meta == {"level": "hard", "hops": 2}
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("nq/test.jsonl", "nq"), ("musique/questions.jsonl", "musique"), ("some/triviaqa.jsonl", "triviaqa")],
+    [
+        ("nq/test.jsonl", "nq"),
+        ("musique/questions.jsonl", "musique"),
+        ("some/triviaqa.jsonl", "triviaqa"),
+        ("stsb/sts.test.jsonl", "stsb"),
+    ],
 )
 def test_the_data_set_is_named_after_file_or_folder_when_rows_do_not_say(
     tmp_path: Path, name: str, expected: str
@@ -108,6 +132,11 @@ def without(name: str) -> dict[str, Any]:
         ({**OURS, "supporting_ids": "p1"}, '"supporting_ids" must be a list'),
         ({**OURS, "dataset": ["nq"]}, '"dataset" must be a string'),
         ({**OURS, "kind": 2}, '"kind" must be a string'),
+        ({**OURS, "excluded_ids": "p1"}, '"excluded_ids" must be a list'),
+        ({**OURS, "qrels": ["p1"]}, '"qrels" must be an object of whole numbers by passage id, got ["p1"] (list)'),
+        ({**OURS, "qrels": {"p1": 0.5}}, '"qrels" must be an object of whole numbers'),
+        ({**OURS, "qrels": {"p1": True}}, '"qrels" must be an object of whole numbers'),
+        ({**OURS, "lang": 3}, '"lang" must be a string, got 3 (int)'),
         ({**FLASHRAG, "metadata": [1]}, '"metadata" must be an object'),
         ({**OURS, "question": "\ud83d half"}, "invalid Unicode"),
         ({**OURS, "id": "q0"}, "id 'q0' was already used at"),
@@ -212,12 +241,17 @@ def test_the_hash_changes_with_whatever_can_change_a_score_and_with_nothing_else
         replace(base[1], answers=("z",)),
         replace(base[1], gold_ids=("z",)),
         replace(base[1], supporting_ids=("z",)),
+        replace(base[1], qrels={"z": 1}),
+        replace(base[1], excluded_ids=("z",)),
+        replace(base[1], lang="de"),
     ):
         hashes.add(content_hash([base[0], changed]))
     hashes.add(content_hash(base[::-1]))
     hashes.add(content_hash(base[:1]))
-    assert len(hashes) == 9
+    assert len(hashes) == 12
     assert content_hash([base[0], replace(base[1], kind="z", meta={"z": 1})]) == content_hash(base)
+    judged = [replace(base[0], qrels={"a": 1, "b": 2}), replace(base[0], qrels={"b": 2, "a": 1})]
+    assert content_hash(judged[:1]) == content_hash(judged[1:])
 
 
 def read_like() -> list[Question]:
@@ -237,6 +271,15 @@ def test_the_source_of_a_run_is_described_with_the_files_own_hash(tmp_path: Path
     assert describe_source(path, many(5), many(5), seed=7)["subset_seed"] is None
 
 
+def test_several_files_are_hashed_one_after_the_other(tmp_path: Path) -> None:
+    parts = [tmp_path / "1", tmp_path / "2"]
+    parts[0].write_bytes(b"a")
+    parts[1].write_bytes(b"bc")
+    described = describe_source(tmp_path, many(1), many(1), 0, parts)
+    assert described["file"] == str(tmp_path)
+    assert described["sha256"] == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
 @pytest.mark.parametrize(
     ("dataset", "rule"),
     [
@@ -250,6 +293,9 @@ def test_the_source_of_a_run_is_described_with_the_files_own_hash(tmp_path: Path
         ("musique", "musique"),
         ("squad-v2", "squad_v2"),
         ("curatedtrec", "curatedtrec"),
+        ("CuratedTREC", "curatedtrec"),
+        ("web-questions", "squad"),
+        ("scifact", "squad"),
         ("demo", "squad"),
     ],
 )

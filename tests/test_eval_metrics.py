@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import subprocess
+import sys
+import time
 import unicodedata
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 from hypothesis import example, given
@@ -12,6 +18,7 @@ from hypothesis import strategies as st
 from eval.errors import EvalError
 from eval.metrics import (
     RULES,
+    Rule,
     contains_match,
     exact_match,
     f1,
@@ -149,6 +156,25 @@ def test_has_answer_equals_a_naive_search(answers: list[str], text: str) -> None
     assert has_answer(answers, text) is naive_has_answer(answers, text)
 
 
+def test_nothing_is_stemmed_spelt_out_or_stripped_of_accents() -> None:
+    for rule in sorted(set(RULES) - {"curatedtrec"}):
+        for prediction, gold in (("cats", "cat"), ("two", "2"), ("Beyonce", NFC), ("Mt Everest", "Mount Everest")):
+            assert not exact_match(prediction, [gold], rule)
+
+
+def test_triviaqas_normalised_aliases_go_with_its_own_rule_and_raw_ones_with_squads() -> None:
+    assert exact_match("J.K. Rowling", ["j k rowling"], "triviaqa")
+    assert not exact_match("J.K. Rowling", ["j k rowling"], "squad")
+    assert exact_match("JK Rowling", ["J.K. Rowling"], "squad")
+
+
+def test_triviaqa_takes_four_more_signs_for_spaces() -> None:
+    for sign in "\u2018\u2019\u00b4`":
+        assert normalise_triviaqa(f"O{sign}Brien") == "o brien"
+    for sign in "\u201c\u201d\u2013":
+        assert normalise_triviaqa(f"O{sign}Brien") == f"o{sign}brien"
+
+
 PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
@@ -213,6 +239,101 @@ def test_f1_is_the_best_dice_overlap_of_token_bags(prediction: str, golds: list[
     assert f1(prediction, golds, "squad") == pytest.approx(max(naive_f1(prediction, gold) for gold in golds))
 
 
+def reference_normal(text: str, rule: str) -> str:
+    """QA_METRICS' table, row by row: sign by sign, then runs of word characters, of which articles are left out."""
+    if rule == "nq_open":
+        text = unicodedata.normalize("NFD", text)
+    if rule == "triviaqa":
+        text = text.replace("_", " ")
+    text = text.lower()
+    for sign in PUNCTUATION + ("\u2018\u2019\u00b4`" if rule == "triviaqa" else ""):
+        text = text.replace(sign, " " if rule == "triviaqa" else "")
+    runs = ["".join(run) for _, run in itertools.groupby(text, key=str.isalnum)]
+    return " ".join("".join(" " if run in {"a", "an", "the"} else run for run in runs).split())
+
+
+def reference_scores(prediction: str, golds: list[str], rule: str) -> tuple[bool, Fraction]:
+    said = reference_normal(prediction, rule)
+    best, equal = Fraction(0), False
+    for gold in [gold for gold in golds if gold.strip()] or [""]:
+        wanted = reference_normal(gold, rule)
+        equal = equal or wanted == said
+        left, common = wanted.split(), 0
+        for token in said.split():
+            if token in left:
+                left.remove(token)
+                common += 1
+        if common:
+            best = max(best, Fraction(2 * common, len(said.split()) + len(wanted.split())))
+    return equal, best
+
+
+VOCABULARY = [
+    *["the", "The", "a", "A", "an", "AN", "The The", "theatre", "", " ", "\t", "\u00a0"],
+    *["Beyonc\u00e9", "S\u00e3o", "caf\u00e9", "\u0130zmir", "stra\u00dfe", "\u4e2d\u6587", "na\u00efve"],
+    *["J.K.", "J.", "K.", "JK", "Rowling", "U.S.A.", "USA", "a.m.", "am", "A-ha", "ha", "well-known", "well", "known"],
+    *[
+        "O\u2019Brien",
+        "O'Brien",
+        "O`Brien",
+        "O\u00b4Brien",
+        "\u2018x\u2019",
+        "\u201cHello\u201d",
+        '"Hello"',
+        "Hello",
+        "snake_case",
+    ],
+    *["1,000", "1000", "$5", "\u00a35", "5", "12\u201314", "12-14", "3.5%", "2", "two", "\u00bd", "\u0664"],
+    *["yes", "no", "-", "...", "?", "_", "\u00bf", "New", "York", "York"],
+]
+
+
+def made_up_answers(n: int) -> list[tuple[str, list[str]]]:
+    """Predictions and golds, each gold a like form of the prediction, another answer, or nothing."""
+    rng = random.Random(20240229)
+
+    def phrase() -> str:
+        return rng.choice([" ", "  ", " "]).join(rng.choices(VOCABULARY, k=rng.randint(0, 6)))
+
+    changes = [
+        lambda text: unicodedata.normalize("NFD", text),
+        lambda text: unicodedata.normalize("NFC", text),
+        str.upper,
+        lambda text: f"the {text}",
+        lambda text: text + rng.choice(PUNCTUATION),
+        lambda text: "".join(char for char in text if char not in PUNCTUATION),
+        lambda text: text.replace("-", " ").replace(".", " ").replace("\u2019", "'"),
+        lambda text: " ".join(text.split()[:-1]),
+        lambda text: f"{text} {phrase()}",
+        lambda _: phrase(),
+    ]
+    answers = []
+    for _ in range(n):
+        prediction = phrase()
+        golds = [rng.choice(changes + 2 * changes[-3:])(prediction) for _ in range(rng.choice([0, 1, 1, 2, 3]))]
+        answers.append((rng.choice(changes[:-1])(prediction), golds))
+    return answers
+
+
+def test_a_thousand_made_up_predictions_score_as_an_independent_implementation_has_it() -> None:
+    answers = made_up_answers(1000)
+    outcomes = []
+    for prediction, golds in answers:
+        row = []
+        for rule in ("squad", "nq_open", "triviaqa"):
+            em, best = reference_scores(prediction, golds, rule)
+            score = score_answer(prediction, golds, rule)
+            assert (score.em, score.f1) == (em, pytest.approx(float(best), abs=1e-12)), (prediction, golds, rule)
+            row.append((em, best))
+        outcomes.append(row)
+    # The set is worth something: each rule finds and refuses many, many F1 lie between, and the rules differ.
+    for column in zip(*outcomes, strict=True):
+        assert 250 < sum(em for em, _ in column) < 750
+        assert sum(0 < best < 1 for _, best in column) > 100
+    for one, other in itertools.combinations(range(3), 2):
+        assert sum(row[one] != row[other] for row in outcomes) > 15
+
+
 SHORT = st.lists(st.sampled_from(["yes", "no", "the", "Paris", "a", "", "noanswer", "x."]), max_size=3).map(" ".join)
 
 
@@ -230,6 +351,36 @@ def test_an_empty_match_has_em_1_and_the_f1_of_its_style() -> None:
     plain, v2 = score_answer("The", [""], "squad"), score_answer("The", [""], "squad_v2")
     assert (plain.em, plain.f1, plain.empty_match) == (True, 0.0, True)
     assert (v2.em, v2.f1, v2.empty_match) == (True, 1.0, True)
+
+
+class Forgetful:
+    """A normaliser that a defect might bring about: each time it is asked, it makes something else of a text."""
+
+    def __init__(self, *results: str) -> None:
+        self.results = list(results)
+
+    def __call__(self, text: str) -> str:
+        return self.results.pop(0)
+
+
+# Asked for the prediction and the gold by EM, by F1, and for the prediction once more.
+VIOLATION = ("same", "same", "one", "two", "same")
+
+
+def test_an_em_above_f1_is_an_error_that_names_the_answer() -> None:
+    rule = Rule("defective", Forgetful(*VIOLATION), "plain", "nobody's")
+    with pytest.raises(AssertionError, match=r"EM 1 but F1 0.0 for 'p' against \['g'\] under defective"):
+        score_answer("p", ["g"], rule)
+
+
+def test_an_em_above_f1_is_an_error_also_where_python_leaves_out_assertions() -> None:
+    code = f"""
+from eval.metrics import Rule, score_answer
+results = list({VIOLATION!r})
+score_answer("p", ["g"], Rule("defective", lambda text: results.pop(0), "plain", "nobody's"))
+"""
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "AssertionError: EM 1 but F1 0.0" in done.stderr
 
 
 def test_em_and_f1_take_their_maxima_over_golds_separately() -> None:
@@ -289,6 +440,23 @@ def test_curatedtrec_golds_are_patterns_matched_at_the_start_without_regard_to_c
 def test_a_gold_that_is_no_pattern_matches_nothing_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert not exact_match("(unclosed", ["(unclosed"], "curatedtrec")
     assert "(unclosed" in caplog.text
+
+
+# A run of a's can be cut into ones and twos in more ways than there are seconds.
+ENDLESS, LONG = "(a|aa)+$", "a" * 60 + "b"
+
+
+def test_a_pattern_that_would_take_for_ever_matches_nothing_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    began = time.process_time()
+    assert exact_match(LONG, [ENDLESS, "a+b"], "curatedtrec")
+    assert not has_answer([ENDLESS], LONG, patterns=True)
+    assert time.process_time() - began < 10
+    assert [record.getMessage() for record in caplog.records if ENDLESS in record.getMessage()] == [
+        f"the gold {ENDLESS!r} takes over 1 s to match a text, which counts as no match"
+    ]
+    assert exact_match("aaa", [ENDLESS], "curatedtrec")
 
 
 def test_f1_under_patterns_is_refused() -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from eval.base import Record
-from eval.datasets import Question, content_hash, default_rule, read_questions, subset
+from eval.data.datasets import Question, content_hash, default_rule, read_questions, subset
+from eval.data.sources import DataSet, load_dataset
+from eval.data.specs import DataSetSpec
 from eval.metrics import score_answer
 from eval.run import run_evaluation
 
@@ -48,15 +50,24 @@ class FirstGold:
 
     name = "oracle"
     fingerprint = "v1"
+    reader = ""
 
-    def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
+    def asks(self, dataset: str) -> bool:
+        return True
+
+    def retrieve(self, batch: Sequence[Question]) -> None:
+        return None
+
+    def answer(self, batch: Sequence[Question], found: None, *, fresh: bool = False) -> Iterable[Record]:
         return [Record(q.id, q.answers[0] if int(content_hash([q]), 16) % 2 else "unknown") for q in batch]
 
 
 def test_an_evaluation_over_all_real_files_has_the_share_of_right_answers(tmp_path: Path) -> None:
     assert DATA is not None
-    questions = [question for name, *_ in FILES for question in subset(read_questions(DATA / name), 60, seed=0)]
-    result = run_evaluation(questions, [FirstGold()], tmp_path / "run")
-    for own in result.metrics.systems:
-        members = [question for question in questions if question.dataset == own.dataset]
-        assert own.em == pytest.approx(100 * sum(int(content_hash([q]), 16) % 2 for q in members) / len(members))
+    loaded = [load_dataset(DataSetSpec(dataset, path=str(DATA / name)), n=60) for name, dataset, *_ in FILES]
+    datasets = [own for own in loaded if isinstance(own, DataSet)]
+    result = run_evaluation(datasets, [FirstGold()], tmp_path / "run")
+    assert [own.dataset for own in result.metrics.systems] == [dataset for _, dataset, *_ in FILES]
+    for own, dataset in zip(result.metrics.systems, datasets, strict=True):
+        right = sum(int(content_hash([q]), 16) % 2 for q in dataset.questions)
+        assert own.em == pytest.approx(100 * right / len(dataset.questions))

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from eval.base import RankedPassage, Record
-from eval.datasets import Question
+from eval.data.datasets import Question, default_rule
+from eval.data.pairs import Pair
+from eval.data.sources import DataSet, PairSet
 from eval.errors import EvalError
 from eval.run import RunResult, run_evaluation
-from retriever.base import Hit
-from retriever.passages import Passage
+from eval.view import CorpusFacts, PairScore, RunView
 
 QUESTIONS = [
     Question("q1", "nq", "capital of France?", ("Paris",), ("p1",), ("p1", "p2")),
@@ -29,6 +30,15 @@ QUESTIONS = [
     Question("q4", "nq", "largest planet?", ("Jupiter",), (), ()),
     Question("q5", "hotpotqa", "is it?", ("yes it is",), (), ("p1", "p2")),
 ]
+
+
+def sets(questions: Sequence[Question] = QUESTIONS, rule: str = "", **source: Any) -> list[DataSet]:
+    """The questions as data sets, each under its own rule."""
+    names = dict.fromkeys(question.dataset for question in questions)
+    return [
+        DataSet(name, "qa", [q for q in questions if q.dataset == name], rule or default_rule(name), "", dict(source))
+        for name in names
+    ]
 
 
 def passages(*entries: tuple[str, str]) -> list[RankedPassage]:
@@ -42,9 +52,17 @@ class Scripted:
     name: str
     records: dict[str, Record]
     fingerprint: str = "v1"
+    reader: str = ""
     asked: list[list[str]] = field(default_factory=list)
 
-    def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
+    def asks(self, dataset: str) -> bool:
+        return True
+
+    def retrieve(self, batch: Sequence[Question]) -> list[str]:
+        return [question.id for question in batch]
+
+    def answer(self, batch: Sequence[Question], found: list[str], *, fresh: bool = False) -> Iterable[Record]:
+        assert found == [question.id for question in batch]
         self.asked.append([question.id for question in batch])
         for question in batch:
             yield self.records.get(question.id) or Record(question.id, "nothing")
@@ -58,23 +76,25 @@ def closed_book() -> Scripted:
 
 
 def cosine() -> Scripted:
-    return Scripted(
-        "cosine",
-        {
-            "q1": Record("q1", "It is Paris", passages(("p9", "Lyon"), ("p1", "Paris, city")), 1, 30, {"encode": 0.2}),
-            "q2": Record("q2", "Austen", passages(("p3", "by Jane Austen"), ("p4", "x")), 0, 20, {"encode": 0.4}),
-            "q3": Record(
-                "q3",
-                "",
-                passages(
-                    ("p5", "The The"),
-                ),
-                error="prompt too long",
-            ),
-            "q4": Record("q4", "Jupiter", passages(("p6", "x"), ("p7", "y")), 2, 40, {"encode": 0.3}),
-            "q5": Record("q5", "yes it is", passages(("p2", "yes"), ("p8", "so yes it is"))),
-        },
+    def read(id: str, text: str, *entries: tuple[str, str], **facts: Any) -> Record:
+        return Record(id, text, passages(*entries), k=2, **facts)
+
+    answers = (
+        read(
+            "q1",
+            "It is Paris",
+            ("p9", "Lyon"),
+            ("p1", "Paris, city"),
+            dropped=1,
+            prompt_tokens=30,
+            seconds={"encode": 0.2},
+        ),
+        read("q2", "Austen", ("p3", "by Jane Austen"), ("p4", "x"), prompt_tokens=20, seconds={"encode": 0.4}),
+        read("q3", "", ("p5", "The The"), error="prompt too long"),
+        read("q4", "Jupiter", ("p6", "x"), ("p7", "y"), dropped=2, prompt_tokens=40, seconds={"encode": 0.3}),
+        read("q5", "yes it is", ("p2", "yes"), ("p8", "so yes it is")),
     )
+    return Scripted("cosine", {record.id: record for record in answers})
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
@@ -82,7 +102,7 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def run(tmp_path: Path, *systems: Scripted, **settings: Any) -> RunResult:
-    return run_evaluation(QUESTIONS, systems, tmp_path / "run", batch_size=2, **settings)
+    return run_evaluation(sets(), systems, tmp_path / "run", batch_size=2, **settings)
 
 
 def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
@@ -116,28 +136,31 @@ def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
     assert (hotpot.rule, hotpot.em, hotpot.f1, hotpot.em_interval) == ("hotpotqa", 0.0, 0.0, None)
     assert own["cosine", "hotpotqa"].recall_supporting == [50.0, 50.0]
 
-    nq, other = metrics.comparisons
+    by_name = {(c.dataset, c.measure): c for c in metrics.comparisons}
+    assert list(by_name) == [("nq", "EM"), ("nq", "F1"), ("hotpotqa", "EM"), ("hotpotqa", "F1")]
     # closed right: q1, q3; cosine right: q2, q4.
-    assert (nq.baseline, nq.system, nq.n, nq.wins, nq.losses, nq.em_difference, nq.mcnemar_p) == (
-        "closed",
-        "cosine",
-        4,
-        2,
-        2,
-        0.0,
-        1.0,
-    )
-    assert nq.em_difference_interval is not None and nq.em_difference_interval[0] < 0 < nq.em_difference_interval[1]
-    assert (other.em_difference, other.em_difference_interval, other.wins, other.mcnemar_p) == (100.0, None, 1, 1.0)
+    nq = by_name["nq", "EM"]
+    assert (nq.baseline, nq.system, nq.n, nq.wins, nq.losses, nq.ties) == ("closed", "cosine", 4, 2, 2, 0)
+    assert (nq.difference, nq.p) == (0.0, 1.0)
+    assert nq.interval is not None and nq.interval[0] < 0 < nq.interval[1]
+    other = by_name["hotpotqa", "EM"]
+    assert (other.difference, other.interval, other.wins, other.p) == (100.0, None, 1, None)
 
 
 def test_the_folder_holds_configuration_rows_metrics_and_report(tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
-    source = {"data/nq.jsonl": {"sha256": "ab", "subset_seed": None}, "data/hp.jsonl": {"sha256": "cd"}}
-    result = run(
-        tmp_path, closed_book(), cosine(), config={"k": 2, "model": {"name": "m"}}, seed=7, source=source,
+    result = run_evaluation(
+        sets(sha256="ab", subset_seed=None),
+        [closed_book(), cosine()],
+        tmp_path / "run",
+        batch_size=2,
+        config={"k": 2, "model": {"name": "m"}},
+        seed=7,
+        measures=["R@2"],
+        facts={"prompt_sha256": {"": "cd"}},
+        corpus_facts=lambda dataset: CorpusFacts({"q4": False}, [3, 5], [1.0, 2.0]),
         progress=lambda done, total: seen.append((done, total)),
-    )  # fmt: skip
+    )
     folder = tmp_path / "run"
     assert result.path == folder and (result.kept, result.computed) == (0, 10)
     assert seen == [(done, 10) for done in range(11)]
@@ -145,8 +168,10 @@ def test_the_folder_holds_configuration_rows_metrics_and_report(tmp_path: Path) 
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["config"] == {"k": 2, "model": {"name": "m"}}
     assert manifest["systems"] == {"closed": "v1", "cosine": "v1"}
-    assert (manifest["seed"], manifest["batch_size"], manifest["source"], manifest["questions"]) == (7, 2, source, 5)
-    assert manifest["rules"] == {"nq": "squad", "hotpotqa": "hotpotqa"}
+    assert (manifest["seed"], manifest["batch_size"], manifest["questions"]) == (7, 2, 5)
+    facts = {"task": "qa", "lang": "", "sha256": "ab", "subset_seed": None}
+    assert manifest["datasets"] == {"nq": facts | {"rule": "squad"}, "hotpotqa": facts | {"rule": "hotpotqa"}}
+    assert (manifest["measures"], manifest["prompt_sha256"]) == (["R@2"], {"": "cd"})
     environment = manifest["environment"]
     assert environment["python"] == ".".join(map(str, sys.version_info[:3]))
     assert environment["packages"]["numpy"] == np.__version__
@@ -154,60 +179,78 @@ def test_the_folder_holds_configuration_rows_metrics_and_report(tmp_path: Path) 
 
     rows = lines_of(folder)
     assert [(row["system"], row["id"]) for row in rows] == [(s, q.id) for s in ("closed", "cosine") for q in QUESTIONS]
+    factors = {"cosine": 0.5, "norm": 2.0, "percentile": None}
     assert rows[5] == {
         "system": "cosine",
         "id": "q1",
         "prediction": "It is Paris",
         "error": None,
+        "k": 2,
         "dropped": 1,
+        "cut": False,
         "prompt_tokens": 30,
         "passages": [
-            {"rank": 1, "id": "p9", "has_answer": False, "score": 1.0, "cosine": 0.5, "norm": 2.0},
-            {"rank": 2, "id": "p1", "has_answer": True, "score": 0.5, "cosine": 0.5, "norm": 2.0},
+            {"rank": 1, "id": "p9", "title": "", "has_answer": False, "score": 1.0, "words": 1} | factors,
+            {"rank": 2, "id": "p1", "title": "", "has_answer": True, "score": 0.5, "words": 2} | factors,
         ],
         "seconds": {"encode": 0.2},
     }
     assert rows[7]["error"] == "prompt too long" and rows[7]["passages"][0]["has_answer"] is True
 
     assert json.loads((folder / "metrics.json").read_text()) == json.loads(json.dumps(result.metrics.to_json()))
+    # q1: p1 of {p1, p2}; q3: none of {p9}; q2 by its gold passage p3.
+    assert result.metrics.systems[1].measures["R@2"].value == pytest.approx((1 / 2 + 1 + 0) / 3)
     report = (folder / "report.md").read_text()
     for part in (
-        "## nq (n = 4, rule squad)",
-        "| cosine | 4 | 1 | 50.0 [",
-        "| cosine - closed | +0.0 [",
-        "cosine on nq: questions without an answer: 1 of 4; they count 0",
-        "closed on nq: exact matches with nothing left after normalisation: 1;",
-        "| cosine | - | 0.225 |",  # 0.2, 0.4, 0.3 and nothing, of four answers
-        "- data: data/nq.jsonl (sha256 ab), data/hp.jsonl (sha256 cd)",
+        "nq (n = 4, rule squad)",
+        "questions without an answer: 1 of 4; they count 0",
+        "| cosine | - | 0.225 |",
     ):
         assert part in report, part
     assert "without an answer: 1 of 4" in result.table and "|" not in result.table
+    assert "<table" in (folder / "report.html").read_text()
+    assert sorted(path.name for path in (folder / "trec").iterdir()) == [
+        "hotpotqa.cosine.run",
+        "hotpotqa.qrels",
+        "nq.cosine.run",
+        "nq.qrels",
+    ]
+    view = RunView.open(folder)
+    assert view.questions == QUESTIONS and list(view.rows.values()) == rows
+    assert view.answerable == {"q4": False} and view.rules == {"nq": "squad", "hotpotqa": "hotpotqa"}
 
 
 def test_rows_hold_plain_json_whatever_number_types_a_system_uses(tmp_path: Path) -> None:
-    hit = Hit(1, Passage("p1", "t", "Paris"), float(np.float32(0.5)), cosine=None, norm=None)
-    odd = RankedPassage(2, "p2", "", "x", *np.array([float("nan"), 0.25, 3], dtype=np.float32))
-    record = Record("q1", "half \ud83d", [RankedPassage.from_hit(hit), odd], seconds={"encode": np.float64(1)})
-    run_evaluation(QUESTIONS[:1], [Scripted("s", {"q1": record})], tmp_path / "run")
+    plain = RankedPassage(1, "p1", "t", "Paris", float(np.float32(0.5)))
+    odd = RankedPassage(2, "p2", "", "x", *np.array([0.25, float("nan"), 3], dtype=np.float32))
+    record = Record("q1", "half \ud83d", [plain, odd], seconds={"encode": np.float64(1)})
+    run_evaluation(sets(QUESTIONS[:1]), [Scripted("s", {"q1": record})], tmp_path / "run")
     row = lines_of(tmp_path / "run")[0]
     assert row["prediction"] == "half ?"
-    assert [(p["score"], p["cosine"], p["norm"]) for p in row["passages"]] == [(0.5, None, None), (None, 0.25, 3.0)]
+    assert [(p["score"], p["cosine"], p["norm"]) for p in row["passages"]] == [(0.5, None, None), (0.25, None, 3.0)]
+    nameless = Record("q1", "", [RankedPassage(1, "p1", "", "x", float("nan"))])
+    with pytest.raises(EvalError, match="system 's' gave passage 'p1' of question 'q1' no finite score"):
+        run_evaluation(sets(QUESTIONS[:1]), [Scripted("s", {"q1": nameless})], tmp_path / "other")
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_finished_run_is_read_again_without_asking_anything(tmp_path: Path) -> None:
     first = run(tmp_path, closed_book(), cosine())
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    before = contents(tmp_path / "run")
     again = [closed_book(), cosine()]
     second = run(tmp_path, *again)
     assert [system.asked for system in again] == [[], []]
     assert second.metrics == first.metrics and (second.kept, second.computed) == (10, 0)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert contents(tmp_path / "run") == before
 
 
 def test_a_system_that_dies_keeps_its_rows_and_only_incomplete_batches_are_asked_again(tmp_path: Path) -> None:
     class Dying(Scripted):
-        def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
-            for record in super().answer(batch):
+        def answer(self, batch: Sequence[Question], found: list[str], *, fresh: bool = False) -> Iterable[Record]:
+            for record in super().answer(batch, found):
                 if record.id == "q4":
                     raise RuntimeError("engine is dead")
                 yield record
@@ -225,22 +268,26 @@ def test_a_system_that_dies_keeps_its_rows_and_only_incomplete_batches_are_asked
     assert closed.asked == [] and alive.asked == [["q3", "q4"], ["q5"]]
     assert (result.kept, result.computed) == (8, 2)
     assert said == [f"resuming {tmp_path / 'run'}: 8 of 10 answers are there"]
-    assert (
-        result.metrics == run_evaluation(QUESTIONS, [closed_book(), cosine()], tmp_path / "whole", batch_size=2).metrics
-    )
+    assert result.metrics == run_evaluation(sets(), [closed_book(), cosine()], tmp_path / "whole", batch_size=2).metrics
     assert lines_of(tmp_path / "run") == lines_of(tmp_path / "whole")
 
 
 def test_metrics_of_a_run_that_is_no_longer_whole_do_not_stay(tmp_path: Path) -> None:
     class Dead(Scripted):
-        def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
+        def answer(self, batch: Sequence[Question], found: list[str], *, fresh: bool = False) -> Iterable[Record]:
             raise RuntimeError("engine is dead")
 
     run(tmp_path, cosine())
     cut_lines(tmp_path / "run", 4)
     with pytest.raises(RuntimeError):
         run(tmp_path, Dead("cosine", {}))
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", "predictions.jsonl", "run.json"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        ".lock",
+        "predictions.jsonl",
+        "questions.jsonl",
+        "run.json",
+        "trec",
+    ]
 
 
 def test_errors_are_asked_again_only_on_request_and_old_metrics_go(tmp_path: Path) -> None:
@@ -268,8 +315,8 @@ def test_answers_that_are_not_repeatable_are_reported_and_the_stored_ones_stay(t
 
 def test_answers_are_matched_by_id_and_a_question_without_record_is_an_error(tmp_path: Path) -> None:
     class Careless(Scripted):
-        def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
-            return [record for record in reversed(list(super().answer(batch))) if record.id != "q2"]
+        def answer(self, batch: Sequence[Question], found: list[str], *, fresh: bool = False) -> Iterable[Record]:
+            return [record for record in reversed(list(super().answer(batch, found))) if record.id != "q2"]
 
     result = run(tmp_path, Careless("cosine", cosine().records))
     rows = {row["id"]: row for row in lines_of(tmp_path / "run")}
@@ -281,8 +328,8 @@ def test_answers_are_matched_by_id_and_a_question_without_record_is_an_error(tmp
 @pytest.mark.parametrize(("extra", "fault"), [("q1", "'q1' twice"), ("zz", "'zz' without being asked")])
 def test_a_record_too_many_ends_the_run(tmp_path: Path, extra: str, fault: str) -> None:
     class Chatty(Scripted):
-        def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
-            yield from super().answer(batch)
+        def answer(self, batch: Sequence[Question], found: list[str], *, fresh: bool = False) -> Iterable[Record]:
+            yield from super().answer(batch, found)
             yield Record(extra, "more")
 
     with pytest.raises(EvalError, match=f"system 'cosine' answered {fault}"):
@@ -327,7 +374,8 @@ def test_every_cut_of_the_file_resumes_to_the_same_file(tmp_path: Path) -> None:
         ({"name": "qnorm"}, 'systems.cosine was "v1", now is not there; systems.qnorm was not there, now "v1"'),
         ({"seed": 1}, "seed was 0, now 1"),
         ({"batch_size": 3}, "batch_size was 2, now 3"),
-        ({"rule": "nq_open"}, 'rules.nq was "squad", now "nq_open"'),
+        ({"rule": "nq_open"}, 'datasets.nq.rule was "squad", now "nq_open"'),
+        ({"measures": ["nDCG@10"]}, 'measures was [], now ["nDCG@10"]'),
         ({"questions": QUESTIONS[:4]}, "questions_sha256 was "),
     ],
 )
@@ -340,9 +388,9 @@ def test_another_run_in_the_folder_is_refused_by_what_differs(
     system = cosine()
     system.fingerprint = settings.pop("fingerprint", "v1")
     system.name = settings.pop("name", "cosine")
-    questions = settings.pop("questions", QUESTIONS)
+    datasets = sets(settings.pop("questions", QUESTIONS), settings.pop("rule", ""))
     with pytest.raises(EvalError) as caught:
-        run_evaluation(questions, [system], tmp_path / "run", **settings)
+        run_evaluation(datasets, [system], tmp_path / "run", **settings)
     text = str(caught.value)
     assert message in text and "holds another run" in text and "give another folder" in text and "\n" not in text
     assert system.asked == [] and (tmp_path / "run" / "predictions.jsonl").read_bytes() == before
@@ -371,10 +419,10 @@ def test_an_empty_folder_or_one_killed_in_its_first_moment_is_used(tmp_path: Pat
 
 def test_two_runs_at_once_in_a_folder_are_refused(tmp_path: Path) -> None:
     class Nested(Scripted):
-        def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
+        def answer(self, batch: Sequence[Question], found: list[str], *, fresh: bool = False) -> Iterable[Record]:
             with pytest.raises(EvalError, match="in use by another evaluation"):
                 run(tmp_path, cosine())
-            return super().answer(batch)
+            return super().answer(batch, found)
 
     run(tmp_path, Nested("cosine", cosine().records))
     assert len(lines_of(tmp_path / "run")) == 5
@@ -413,58 +461,70 @@ def test_a_changed_environment_is_said_on_resume(tmp_path: Path) -> None:
 
 
 def test_runs_that_make_no_sense_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    for questions, systems, settings, message in (
+    for datasets, systems, settings, message in (
         ([], [cosine()], {}, "no questions"),
-        (QUESTIONS, [], {}, "no systems"),
-        (QUESTIONS, [cosine()], {"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        (QUESTIONS, [cosine(), cosine()], {}, "system 'cosine' is there twice"),
-        (QUESTIONS + QUESTIONS[:1], [cosine()], {}, "question id 'q1' is there twice"),
-        (QUESTIONS, [cosine()], {"rule": "em"}, "no scoring rule 'em'"),
-        (QUESTIONS, [cosine()], {"config": {"x": {1, 2}}}, "plain JSON values"),
+        ([DataSet("empty", "qa", [], "squad", "", {})], [cosine()], {}, "data set 'empty' holds no questions"),
+        (sets(), [], {}, "no systems"),
+        (sets(), [cosine()], {"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        (sets(), [cosine(), cosine()], {}, "system 'cosine' is there twice"),
+        (sets() + sets()[:1], [cosine()], {}, "data set 'nq' is there twice"),
+        (sets(QUESTIONS + QUESTIONS[:1]), [cosine()], {}, "question id 'q1' is there twice"),
+        (sets(), [cosine()], {"measures": ["nDGC@10"]}, "nDGC@10"),
+        (sets(), [cosine()], {"config": {"x": {1, 2}}}, "plain JSON values"),
     ):
         with pytest.raises(EvalError, match=message):
-            run_evaluation(questions, systems, tmp_path / "run", **settings)
+            run_evaluation(datasets, systems, tmp_path / "run", **settings)
     assert not (tmp_path / "run").exists()
 
 
 def test_answers_far_longer_than_golds_are_warned_of(tmp_path: Path) -> None:
     rambling = Scripted("s", {q.id: Record(q.id, "well I think that the answer may be Paris") for q in QUESTIONS})
-    result = run_evaluation(QUESTIONS[:4], [rambling], tmp_path / "run")
+    result = run_evaluation(sets(QUESTIONS[:4]), [rambling], tmp_path / "run")
     assert "answers have 9.0 words, the longest golds 1.5" in result.table
 
 
 KILLABLE = """
 import os, signal, sys, time
 from eval.base import RankedPassage, Record
-from eval.datasets import Question
+from eval.data.datasets import Question
 from eval.run import run_evaluation
+from eval.data.pairs import Pair
+from eval.data.sources import DataSet, PairSet
 
 out, die_at = sys.argv[1], int(sys.argv[2])
 questions = [Question(f"q{i}", "nq", f"question {i}?", (f"answer {i}", "x"), (f"p{i}",)) for i in range(23)]
 given = 0
 
 class System:
-    fingerprint = "v1"
+    fingerprint, reader = "v1", ""
 
     def __init__(self, name, step):
         self.name, self.step = name, step
 
-    def answer(self, batch):
+    def asks(self, dataset):
+        return True
+
+    def retrieve(self, batch):
+        return [[RankedPassage(r, f"p{int(q.id[1:]) * r % 29}", "t", f"answer {int(q.id[1:]) * r}", 9 / r) for r in (1, 2, 3)]
+                for q in batch]
+
+    def answer(self, batch, found, *, fresh=False):
         # The answer depends on the neighbours in the batch, as a batched kernel's last digit may.
         mates = sum(int(q.id[1:]) for q in batch) + len(batch)
-        for q in batch:
+        for q, passages in zip(batch, found):
             global given
             if given == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
             given += 1
             i = int(q.id[1:])
             start = time.perf_counter()
-            found = [RankedPassage(r, f"p{i * r % 29}", "t", f"answer {i * r}", mates / 7 / r) for r in (1, 2, 3)]
             wrong = None if i % 9 else "too long"
             text = f"answer {i if (i + mates) % self.step else 0}"
-            yield Record(q.id, text, found, mates % 3, mates, {"s": time.perf_counter() - start}, wrong)
+            seconds = {"s": time.perf_counter() - start}
+            yield Record(q.id, text, passages, 3, mates % 3, False, mates, seconds, wrong)
 
-run_evaluation(questions, [System("a", 2), System("b", 3)], out, config={"k": 3}, seed=1, batch_size=5)
+datasets = [DataSet("nq", "qa", questions, "squad", "", {})]
+run_evaluation(datasets, [System("a", 2), System("b", 3)], out, config={"k": 3}, measures=["nDCG@3"], seed=1, batch_size=5)
 """
 
 
@@ -499,7 +559,7 @@ def test_a_run_killed_half_way_equals_an_uninterrupted_one(tmp_path: Path) -> No
 
 def test_evaluation_needs_no_torch() -> None:
     code = (
-        "import sys, eval.run, eval.score, eval.retrieval, eval.report, eval.significance;"
+        "import sys, eval.run, eval.score, eval.compare, eval.runs, eval.publish;"
         "heavy = {'torch', 'transformers', 'datasets', 'vllm', 'gradio', 'scipy', 'pandas'} & set(sys.modules);"
         "sys.exit(', '.join(heavy) or 0)"
     )
@@ -508,3 +568,59 @@ def test_evaluation_needs_no_torch() -> None:
         env={**os.environ, "PYTHONPATH": ""},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_answers_that_change_in_other_batches_are_counted_and_said(tmp_path: Path) -> None:
+    class Moody(Scripted):
+        def answer(self, batch: Sequence[Question], found: list[str], *, fresh: bool = False) -> Iterable[Record]:
+            for record in super().answer(batch, found):
+                yield Record(record.id, "London") if fresh and record.id == "q1" else record
+
+    steady, moody = cosine(), Moody("moody", cosine().records, reader="other")
+    steady.reader = "one"
+    table = run(tmp_path, steady, moody, recheck=3).table
+    assert steady.asked[3:] == [["q3"], ["q2"], ["q1"]]
+    assert "reader one: 3 questions of cosine were asked again in other batches; all answers were the same." in table
+    assert "reader other: 3 questions of moody were asked again in other batches; 1 answers differ (q1)" in table
+    steady.asked.clear()
+    assert run(tmp_path, steady, moody, recheck=3).table == table and steady.asked == []
+
+
+def test_a_retrieval_set_is_ranked_by_those_who_rank_and_read_by_nobody(tmp_path: Path) -> None:
+    class Reader(Scripted):
+        def asks(self, dataset: str) -> bool:
+            return dataset != "scifact"
+
+    judged = [
+        Question("s1", "scifact", "a claim", (), qrels={"p1": 2, "p2": 1}),
+        Question("s2", "scifact", "b", (), qrels={"p9": 1}),
+    ]
+    ranking = {
+        "s1": Record("s1", "", passages(("p2", ""), ("p1", ""))),
+        "s2": Record("s2", "", passages(("p3", ""), ("p9", ""))),
+    }
+    result = run_evaluation(
+        [*sets(), DataSet("scifact", "retrieval", judged, None, "", {})],
+        [Scripted("ranker", cosine().records | ranking), Reader("closed", closed_book().records)],
+        tmp_path / "run",
+        measures=["nDCG@10", "RR@10"],
+    )
+    [own] = [own for own in result.metrics.systems if own.dataset == "scifact"]
+    assert (own.system, own.task, own.n, own.em, own.causes) == ("ranker", "retrieval", 2, None, None)
+    # s1: gains 1 and 2 at ranks 1 and 2 against the ideal 2 and 1; s2: the one relevant passage at rank 2.
+    first = (1 + 2 / np.log2(3)) / (2 + 1 / np.log2(3))
+    assert own.measures["nDCG@10"].value == pytest.approx((first + 1 / np.log2(3)) / 2)
+    assert own.measures["RR@10"].value == pytest.approx((1 + 1 / 2) / 2)
+
+
+def test_sentence_pairs_stand_in_the_figures_and_a_refusal_in_the_notes(tmp_path: Path) -> None:
+    scores = [
+        PairScore("stsb", "cosine", 10, 0.82, (0.8, 0.84)),
+        PairScore("stsb", "qnorm", 10, None, None, "one-sided"),
+    ]
+    sets_of_pairs = [PairSet("stsb", [Pair("a", "b", 1.0)] * 10, {"sha256": "ef"})]
+    result = run(tmp_path, cosine(), pair_sets=sets_of_pairs, score_pairs=lambda: scores)
+    [own] = [own for own in result.metrics.systems if own.dataset == "stsb"]
+    assert (own.task, own.n, own.measures["Spearman"].value) == ("sts", 10, 0.82)
+    assert RunView.open(result.path).manifest["datasets"]["stsb"]["task"] == "sts"
+    assert "stsb: qnorm was refused: one-sided" in result.table and "0.82" in result.table

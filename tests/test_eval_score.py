@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval.base import Record
-from eval.datasets import Question, read_questions
-from eval.errors import EvalError
-from eval.run import run_evaluation
+from eval.data.datasets import read_questions
+from eval.errors import EvalError, UsageError
 from eval.score import score_file
+from eval.summary import summarise
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -64,8 +62,11 @@ def test_the_rule_asked_for_is_used_and_named(tmp_path: Path) -> None:
         "rule": "nq_open",
     }
     assert score_file(golds, predictions, "curatedtrec")["f1"] is None
-    with pytest.raises(EvalError, match="no scoring rule"):
-        score_file(golds, predictions, "exact")
+
+
+def test_an_unknown_rule_is_wrong_usage_whatever_the_files_hold(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no scoring rule 'sqad': did you mean 'squad'"):
+        score_file(tmp_path / "absent.jsonl", tmp_path / "absent.jsonl", "sqad")
 
 
 def test_questions_of_several_sets_are_each_scored_by_their_own_rule(tmp_path: Path) -> None:
@@ -95,23 +96,22 @@ def test_a_bad_prediction_is_named_by_file_and_line(tmp_path: Path, questions: P
     assert str(caught.value).startswith(f"{predictions}, line 2: ") and message in str(caught.value)
 
 
-class Fixed:
-    fingerprint = "v1"
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name, self.text = name, text
-
-    def answer(self, batch: Sequence[Question]) -> Iterable[Record]:
-        return [Record(question.id, self.text) for question in batch]
-
-
 def test_the_rows_of_a_run_score_as_the_run_did(tmp_path: Path, questions: Path) -> None:
-    result = run_evaluation(read_questions(questions), [Fixed("a", "Austen"), Fixed("b", "Paris")], tmp_path / "run")
-    rows = tmp_path / "run" / "predictions.jsonl"
-    for own in result.metrics.systems:
-        score = score_file(questions, rows, system=own.system)
+    shared = {"error": None, "k": 0, "dropped": 0, "cut": False, "prompt_tokens": 9, "passages": [], "seconds": {}}
+    rows = [
+        {"system": system, "id": id, "prediction": text, **shared}
+        for system, text in (("a", "Austen"), ("b", "Paris"))
+        for id in ("q1", "q2", "q3")
+    ]
+    rows[1] |= {"prediction": "", "error": "too long"}
+    predictions = write(tmp_path / "predictions.jsonl", *rows)
+    stored = {(row["system"], row["id"]): row for row in rows}
+    metrics = summarise(read_questions(questions), ["a", "b"], stored, {"nq": "squad"}, 0)
+    for own in metrics.systems:
+        score = score_file(questions, predictions, system=own.system)
         assert (score["em"], score["f1"], score["missing"]) == (own.em, own.f1, own.missing)
+    assert [own.missing for own in metrics.systems] == [1, 0]
     with pytest.raises(EvalError, match="already predicted at .*, or name the system to score"):
-        score_file(questions, rows)
+        score_file(questions, predictions)
     with pytest.raises(EvalError, match="no line of system 'c'"):
-        score_file(questions, rows, system="c")
+        score_file(questions, predictions, system="c")

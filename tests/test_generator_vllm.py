@@ -211,6 +211,7 @@ from generator.factory import GeneratorSettings, load_generator
 
 if __name__ == "__main__":
     generator = load_generator(GeneratorSettings(backend="vllm"), Path(sys.argv[1]))
+    generator.start()
     print(*(child.pid for child in multiprocessing.active_children()))
     print(repr("".join(generator.stream(Prompt("1", text="One, two, three,"), Sampling(max_tokens=4)))))
     pieces = generator.stream(Prompt("1", text="One, two, three,"), Sampling(max_tokens=900))

@@ -9,10 +9,12 @@ from pathlib import Path
 import datasets
 import numpy as np
 import pytest
+from scipy import stats
 
 from retriever.build import build_index
 from retriever.errors import RetrieverError
 from retriever.index import Index
+from retriever.passages import Passage
 from tests.vectors import ListCorpus, RandomEncoder, some_passages
 
 
@@ -32,9 +34,9 @@ def test_index_gives_back_passages_units_and_norms(tmp_path: Path) -> None:
     assert np.array_equal(units, raw.units[[49, 0, 16]])
     assert np.array_equal(norms, raw.norms[[49, 0, 16]])
     assert np.linalg.norm(units, axis=1) == pytest.approx(1, abs=1e-6)
-    stats = index.norm_stats
-    assert stats["mean"] == pytest.approx(raw.norms.mean(), rel=1e-6)
-    assert stats["cv"] == pytest.approx(raw.norms.std() / raw.norms.mean(), rel=1e-5)
+    summary = index.norm_stats
+    assert summary["mean"] == pytest.approx(raw.norms.mean(), rel=1e-6)
+    assert summary["cv"] == pytest.approx(raw.norms.std() / raw.norms.mean(), rel=1e-5)
 
 
 def test_passages_file_is_a_data_set_that_datasets_reads(tmp_path: Path) -> None:
@@ -171,3 +173,16 @@ def test_a_build_that_stopped_before_its_first_shard_can_begin_again_with_a_mend
     assert len(build_index(mended, RandomEncoder(), tmp_path / "i")) == 9
     build_index(mended, RandomEncoder(), tmp_path / "alone")
     assert digest(tmp_path / "i") == digest(tmp_path / "alone")
+
+
+def test_norm_percentiles_are_the_share_of_norms_at_most_as_large(tmp_path: Path) -> None:
+    passages = some_passages(40)
+    # The same text has the same vector: equal norms all count.
+    passages += [Passage(f"again{i}", "", passages[0].text) for i in range(5)]
+    index = build_index(ListCorpus(passages), RandomEncoder(), tmp_path / "i", shard_size=16)
+    norms = index.norms()
+    values = [*norms.tolist(), 0.0, float(norms.max()) + 1, float(np.median(norms)) + 0.01]
+    expected = [stats.percentileofscore(norms, value, kind="weak") for value in values]
+    assert index.norm_percentiles(values) == pytest.approx(expected, abs=1e-12)
+    assert index.norm_percentiles([norms.max(), 0.0]).tolist() == [100.0, 0.0]
+    assert index.norm_percentiles([]).shape == (0,)

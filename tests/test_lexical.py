@@ -48,6 +48,7 @@ def test_scores_equal_the_formula(index: Index, k1: float, b: float) -> None:
     )
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert all(hit.cosine is None and hit.norm is None for hit in hits)
+    assert all(index.passage(hit.row) == hit.passage for hit in hits)
 
 
 def test_questions_are_stemmed_as_passages_are(index: Index) -> None:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -254,13 +255,14 @@ class _Pipeline:
         self, *, reader: Exception | None = None, broken: str = "", words: Sequence[str] = ("Henry", "W")
     ) -> None:
         self.reader, self.broken, self.words = reader, broken, words
+        self.config = SimpleNamespace(retriever=lambda name: SimpleNamespace(kind="bm25"))
         self.closed: list[str] = []
 
     @property
     def generator(self) -> object:
         if self.reader:
             raise self.reader
-        return object()
+        return SimpleNamespace(start=lambda: None)
 
     def retriever(self, name: str) -> object:
         if name == self.broken:

@@ -12,7 +12,7 @@ import pytest
 from generator.base import Prompt
 from generator.errors import GeneratorError
 from generator.render import Renderer
-from rag_app.config import PromptConfig
+from rag_app.config_tables import PromptConfig
 from rag_app.prompt import EXAMPLES, build_prompt, extract_answer, stop_strings
 from retriever.passages import Passage
 

@@ -104,6 +104,7 @@ def test_hits_carry_the_factors_of_their_score(index: Index) -> None:
         assert [hit.rank for hit in hits] == [1, 2, 3, 4]
         for hit in hits:
             assert hit.score == pytest.approx(hit.cosine * hit.norm, rel=1e-5)
+            assert index.passage(hit.row) == hit.passage
     assert (
         retriever.fingerprint != DenseRetriever("r", RandomEncoder(), COSINE, index, ExactSearcher(index)).fingerprint
     )  # type: ignore[arg-type]

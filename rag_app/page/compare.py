@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rag_app.answers import Answer
-from rag_app.config import CLOSED_BOOK
+from rag_app.config_tables import CLOSED_BOOK
 from rag_app.pipeline import Pipeline
 from retriever.base import Hit
 from retriever.similarity import Similarity
@@ -32,7 +32,7 @@ class Side:
     """
 
     name: str
-    kind: Literal["dense", "bm25", "closed-book", "unknown"]
+    kind: Literal["dense", "bm25", "hybrid", "rerank", "iterative", "trec_run", "closed-book", "unknown"]
     encoder: str = ""
     encoder_fingerprint: str = ""
     similarity: Similarity | None = None
@@ -41,7 +41,7 @@ class Side:
     @property
     def ranks(self) -> bool:
         """Whether it finds passages at all."""
-        return self.kind in ("dense", "bm25")
+        return self.kind not in ("closed-book", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def describe_side(pipeline: Pipeline, name: str) -> Side:
     if isinstance(retriever, DenseRetriever):
         encoder = retriever.encoder
         return Side(name, "dense", encoder.name, encoder.fingerprint, retriever.similarity, notes)
-    return Side(name, "bm25", notes=notes)
+    return Side(name, pipeline.config.retriever(name).kind, notes=notes)
 
 
 def moves(hits: Sequence[Hit], others: Sequence[Hit]) -> list[Move]:
@@ -125,10 +125,15 @@ def badge(left: Side, right: Side) -> tuple[str, str]:
         return "same retriever twice", "Both sides are the same: choose another retriever on one of them."
     if not (left.ranks and right.ranks):
         return "with and without passages", f"{CLOSED_BOOK} shows what the reader answers from its training alone."
-    if left.kind != right.kind:
+    if {left.kind, right.kind} == {"bm25", "dense"}:
         return (
             "words against vectors",
             "BM25 counts words that question and passage share; the other side compares vectors.",
+        )
+    if not {left.kind, right.kind} <= {"bm25", "dense"}:
+        return (
+            "different strategies",
+            "One side or both put several steps together, so the scoring alone does not explain what you see.",
         )
     if left.similarity is None or right.similarity is None:
         return "words on both sides", "Two settings of BM25, which counts words that question and passage share."

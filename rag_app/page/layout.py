@@ -8,7 +8,8 @@ from typing import Any
 
 import gradio as gr
 
-from rag_app.config import CLOSED_BOOK, Config
+from rag_app.config import Config
+from rag_app.config_tables import CLOSED_BOOK
 from rag_app.errors import USER_ERRORS
 from rag_app.page.examples import example_questions
 from rag_app.page.render import (

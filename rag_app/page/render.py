@@ -152,12 +152,22 @@ def _text(text: str) -> str:
     )
 
 
+HOW = {
+    "bm25": "BM25: words in common",
+    "hybrid": "several rankings, fused by reciprocal ranks",
+    "rerank": "candidates, read again by a cross-encoder",
+    "iterative": "asked again with what was found",
+    "trec_run": "a ranking from a TREC run file",
+    "closed-book": "no passages",
+}
+
+
 def _how(side: Side) -> str:
     if side.kind == "dense" and side.similarity is not None:
         similarity = side.similarity
         gammas = f" (γq {similarity.gamma_q:g}, γd {similarity.gamma_d:g})" if similarity.name == "learnable" else ""
         return f"{side.encoder}, scored by {similarity.name}{gammas}"
-    return {"bm25": "BM25: words in common", "closed-book": "no passages"}.get(side.kind, "could not be loaded")
+    return HOW.get(side.kind, "could not be loaded")
 
 
 def _answer_text(side: Side, answer: Answer, stage: Stage) -> str:

@@ -103,7 +103,7 @@ def _retrieve(pipeline: Pipeline, question: str, name: str, k: int) -> tuple[Sid
 def _load_reader(pipeline: Pipeline) -> str | None:
     """Once for both sides, before the threads: two failing attempts would take twice as long."""
     try:
-        _ = pipeline.generator
+        pipeline.generator.start()
     except Exception as error:  # noqa: BLE001 - as above
         return f"{NO_READER}: {_in_words(error)}"
     return None

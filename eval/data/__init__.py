@@ -1,0 +1,1 @@
+"""From a name, a file or a hub data set to questions, judgments and sentence pairs."""

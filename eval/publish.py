@@ -1,0 +1,99 @@
+"""From the answers of a run to everything that is read: figures, tables, report.html, TREC files.
+
+All of it is made from what lies in the folder, so a newer version can publish an old run again without asking a model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from eval.data.trec import write_qrels, write_run
+from eval.report.html import html_report
+from eval.report.text import markdown_report, text_table
+from eval.summary import Measured, Metrics, SystemMetrics, mean_seconds, summarise
+from eval.view import HTML, METRICS, REPORT, TREC, PairScore, Recheck, RunView
+
+
+class Folder(Protocol):
+    """What may be written to: a `RunFolder`."""
+
+    path: Path
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a file as a whole."""
+        ...
+
+
+def publish(folder: Folder) -> tuple[Metrics, str]:
+    """Write metrics.json, report.md, report.html and trec/ from the other files of a run folder.
+
+    Returns:
+        The figures, and the table for a terminal.
+
+    Raises:
+        EvalError: A file of the folder is damaged, or a measure cannot be computed.
+    """
+    view = RunView.open(folder.path)
+    metrics = measure(view)
+    folder.write(METRICS, json.dumps(metrics.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    folder.write(REPORT, markdown_report(view, metrics, mean_seconds(view.rows.values())))
+    folder.write(HTML, html_report(view, metrics))
+    _write_trec(view)
+    return metrics, text_table(metrics)
+
+
+def measure(view: RunView) -> Metrics:
+    """The figures of a run."""
+    manifest = view.manifest
+    metrics = summarise(
+        view.questions,
+        view.systems,
+        view.rows,
+        view.rules,
+        manifest["seed"],
+        measures=manifest["measures"],
+        answerable=view.answerable,
+    )
+    metrics.systems.extend(_pair_metrics(score) for score in view.pairs if score.spearman is not None)
+    metrics.notes.extend(
+        f"{score.dataset}: {score.system} was refused: {score.refused}" for score in view.pairs if score.refused
+    )
+    metrics.notes.extend(_repeatability(view.rechecks))
+    return metrics
+
+
+def _pair_metrics(score: PairScore) -> SystemMetrics:
+    assert score.spearman is not None
+    interval = (score.interval[0], score.interval[1]) if score.interval else None
+    return SystemMetrics.of_pairs(score.system, score.dataset, "Spearman", Measured(score.spearman, interval, score.n))
+
+
+def _repeatability(rechecks: Iterable[Recheck]) -> list[str]:
+    notes = []
+    for recheck in rechecks:
+        reader = f"reader {recheck.reader}: " if recheck.reader else ""
+        said = f"{reader}{recheck.asked} questions of {recheck.system} were asked again in other batches; "
+        if not recheck.differing:
+            notes.append(said + "all answers were the same.")
+            continue
+        notes.append(
+            f"{said}{len(recheck.differing)} answers differ ({', '.join(recheck.differing[:5])}): sums in a batch are "
+            "rounded in another order than alone, so such answers change with their neighbours; float32 or, on a GPU, "
+            "generator.batch_invariant=true avoids it."
+        )
+    return notes
+
+
+def _write_trec(view: RunView) -> None:
+    for dataset in view.datasets:
+        questions = [question for question in view.questions if question.dataset == dataset]
+        judged = {question.id: question.relevance for question in questions if question.relevance}
+        if judged:
+            write_qrels(view.path / TREC / f"{dataset}.qrels", judged)
+        for system in view.systems:
+            rows = {q.id: row for q in questions if (row := view.rows.get((system, q.id))) is not None}
+            if any(row["passages"] for row in rows.values()):
+                write_run(view.path / TREC / f"{dataset}.{'_'.join(system.split())}.run", questions, rows, system)

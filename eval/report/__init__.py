@@ -1,0 +1,1 @@
+"""Figures for people: tables, text, Markdown, LaTeX, one HTML page."""

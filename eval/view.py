@@ -1,0 +1,176 @@
+"""A finished or unfinished run folder, read and never written: what reports, comparisons and listings look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eval.data.datasets import Question
+from eval.data.jsonl import parse_object, read_rows
+from eval.errors import EvalError
+
+RUN, QUESTIONS, PREDICTIONS, CORPUS = "run.json", "questions.jsonl", "predictions.jsonl", "corpus.json"
+METRICS, REPORT, HTML, TREC = "metrics.json", "report.md", "report.html", "trec"
+RECHECK, PAIRS = "recheck.json", "pairs.json"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFacts:
+    """What a run keeps of the corpus that a data set was asked over.
+
+    Attributes:
+        answerable: Whether an answer string stands anywhere in the corpus, by question id; None where nobody looked.
+        words: Lengths of a sample of passages, in white-space separated words.
+        norms: Lengths of the same passages' vectors; [] where the index has none.
+    """
+
+    answerable: dict[str, bool] | None = None
+    words: list[int] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """Questions that a reader was asked twice.
+
+    Attributes:
+        system: Whose prompts they were.
+        reader: Which reader.
+        asked: How many.
+        differing: Ids of those that it answered otherwise the second time.
+    """
+
+    system: str
+    reader: str
+    asked: int
+    differing: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """A system on a set of sentence pairs.
+
+    Attributes:
+        dataset: The set.
+        system: The system.
+        n: Pairs.
+        spearman: Rank correlation of scores and golds, in [-1, 1]; None where the system was refused.
+        interval: Its bootstrap interval; None when n < 3.
+        refused: Why there is no figure, in one line; "" where there is one.
+    """
+
+    dataset: str
+    system: str
+    n: int
+    spearman: float | None
+    interval: tuple[float, float] | None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run folder's contents.
+
+    Attributes:
+        path: The folder.
+        manifest: run.json.
+        questions: Of all data sets, in the order they were asked.
+        rows: Finished rows by (system, question id).
+        corpora: By data set; {} where the run did not finish.
+        rechecks: Whether readers repeat their answers; [] where none was asked twice.
+        pairs: What was found on sets of sentence pairs.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    questions: list[Question]
+    rows: dict[tuple[str, str], Row]
+    corpora: dict[str, CorpusFacts]
+    rechecks: list[Recheck] = field(default_factory=list)
+    pairs: list[PairScore] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunView:
+        """Read a folder that `magrag eval` wrote.
+
+        Raises:
+            EvalError: It is none, or one of another format version.
+        """
+        path = Path(path)
+        if not (path / RUN).is_file():
+            raise EvalError(f"{path} is no run folder: it has no {RUN}; give a folder that `magrag eval --out` wrote")
+        manifest = parse_object((path / RUN).read_bytes(), str(path / RUN))
+        if not (path / QUESTIONS).is_file():
+            raise EvalError(f"{path} was written by an older version (no {QUESTIONS}): run the evaluation again")
+        rows: dict[tuple[str, str], Row] = {}
+        predictions = path / PREDICTIONS
+        if predictions.is_file() and predictions.stat().st_size:
+            # A torn last line belongs to a run that is still going on, or was killed; it is not finished.
+            for line in predictions.read_bytes().split(b"\n")[:-1]:
+                row = parse_object(line, str(predictions))
+                rows[row["system"], row["id"]] = row
+        questions, corpora = read_stored(path / QUESTIONS), read_corpora(path / CORPUS)
+        rechecks = [Recheck(**facts) for facts in _read_list(path / RECHECK)]
+        pairs = [PairScore(**facts) for facts in _read_list(path / PAIRS)]
+        return cls(path, manifest, questions, rows, corpora, rechecks, pairs)
+
+    @property
+    def systems(self) -> list[str]:
+        """Names, the baseline first."""
+        return list(self.manifest["systems"])
+
+    @property
+    def datasets(self) -> list[str]:
+        """Names, in the order they were asked."""
+        return list(self.manifest["datasets"])
+
+    @property
+    def rules(self) -> dict[str, str | None]:
+        """EM rule by data set; None for a data set without answers."""
+        return {name: facts["rule"] for name, facts in self.manifest["datasets"].items()}
+
+    @property
+    def answerable(self) -> dict[str, bool]:
+        """Whether the corpus holds an answer, by question id, where somebody looked."""
+        return {id: found for facts in self.corpora.values() for id, found in (facts.answerable or {}).items()}
+
+
+def stored_questions(questions: list[Question]) -> str:
+    """The text of questions.jsonl."""
+    return "".join(json.dumps(asdict(question), ensure_ascii=False) + "\n" for question in questions)
+
+
+def read_stored(path: Path) -> list[Question]:
+    """The questions as `stored_questions` wrote them."""
+    questions = []
+    for _, row in read_rows(path):
+        lists = {name: tuple(row[name]) for name in ("answers", "gold_ids", "supporting_ids", "excluded_ids")}
+        questions.append(Question(**{**row, **lists}))
+    return questions
+
+
+def stored_corpora(corpora: Mapping[str, CorpusFacts]) -> str:
+    """The text of corpus.json."""
+    return json.dumps({name: asdict(facts) for name, facts in corpora.items()}) + "\n"
+
+
+def read_corpora(path: Path) -> dict[str, CorpusFacts]:
+    """The facts as `stored_corpora` wrote them; {} where they are not there yet."""
+    if not path.is_file():
+        return {}
+    return {name: CorpusFacts(**facts) for name, facts in json.loads(path.read_text(encoding="utf-8")).items()}
+
+
+def stored_list(entries: Sequence[Recheck] | Sequence[PairScore]) -> str:
+    """The text of recheck.json or pairs.json."""
+    return json.dumps([asdict(entry) for entry in entries]) + "\n"
+
+
+def _read_list(path: Path) -> list[dict[str, Any]]:
+    """As `stored_list` wrote it; [] where it is not there."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []

@@ -1,0 +1,237 @@
+"""What the systems of an evaluation share, and the systems: every retriever with every reader and every k.
+
+Every data set has a pipeline over its own corpus. They share the encoders, one reader at a time and the stage cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from eval.base import RankedPassage, Record
+from eval.data.datasets import Question
+from generator.base import Generator
+from rag_app.answers import Answer
+from rag_app.config import Config
+from rag_app.config_tables import CLOSED_BOOK
+from rag_app.pipeline import Pipeline
+from rag_app.prompt import prompt_sha256
+from rag_app.reader import load_reader
+from rag_app.stages import StageCache
+from rag_app.stores import StepProgress, Stores
+from retriever.base import Hit, IndexedRetriever
+from retriever.encoder import Encoder
+from retriever.runfile import bind_questions
+
+
+class Bench:
+    """What the systems of an evaluation share.
+
+    Args:
+        config: With [eval] filled in.
+        corpora: The corpus, and the index's folder or "", by data set.
+        questions: The ids of each data set's questions by their text, for rankings that were made elsewhere.
+        log: Told, in a line, of each long step before it starts.
+        progress: Told of (what, done, total) during long steps.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        corpora: Mapping[str, tuple[str, str]],
+        questions: Mapping[str, Mapping[str, str]],
+        log: Callable[[str], None],
+        progress: StepProgress | None,
+    ) -> None:
+        self.readers = {name: config.overridden(settings) for name, settings in config.eval.readers.items()}
+        self.readers = self.readers or {"": config}
+        self._log = log
+        self._questions = questions
+        self._bound: set[tuple[str, str]] = set()
+        self._stages = StageCache(config.resolved_data_dir()) if config.eval.cache else None
+        self._loading = threading.RLock()
+        self._generator: tuple[str, Generator] | None = None
+        encoders: dict[str, Encoder] = {}
+        self.pipelines: dict[tuple[str, str], Pipeline] = {}
+        for dataset, corpus in corpora.items():
+            stores = Stores(config.over(*corpus, dataset=dataset), log, progress, encoders)
+            for reader, own in self.readers.items():
+                self.pipelines[dataset, reader] = Pipeline(
+                    own.over(*corpus, dataset=dataset),
+                    log=log,
+                    progress=progress,
+                    stores=stores,
+                    generator=partial(self.generator, reader),
+                    stages=self._stages,
+                )
+
+    def generator(self, reader: str) -> Generator:
+        """A reader; the one before is closed, since two may not fit into memory."""
+        with self._loading:
+            if self._generator is None or self._generator[0] != reader:
+                self._close_reader()
+                self._generator = (reader, load_reader(self.readers[reader], self._log))
+            return self._generator[1]
+
+    def retriever(self, dataset: str, name: str) -> IndexedRetriever:
+        """A retriever over a data set's corpus."""
+        found = self.pipelines[dataset, next(iter(self.readers))].retriever(name)
+        if (dataset, name) not in self._bound:
+            bind_questions(found, self._questions[dataset])
+            self._bound.add((dataset, name))
+        return found
+
+    def close(self) -> None:
+        """Free the reader and the cache."""
+        self._close_reader()
+        if self._stages is not None:
+            self._stages.close()
+
+    def _close_reader(self) -> None:
+        if self._generator is not None:
+            self._generator[1].close()
+            self._generator = None
+
+
+class System:
+    """One retriever, one reader and one k: a row of every table (`eval.base.Answerer`).
+
+    Args:
+        name: In tables.
+        bench: What it shares with the others.
+        retriever: Its name, or "closed-book".
+        reader: Its name, "" for the configuration's own.
+        k: Passages that are offered to the reader.
+        depth: Passages that are retrieved and recorded.
+        ranks: Whether it takes part in retrieval sets.
+        datasets: Task by data set.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bench: Bench,
+        retriever: str,
+        reader: str,
+        k: int,
+        depth: int,
+        *,
+        ranks: bool,
+        datasets: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.reader = reader
+        self._bench = bench
+        self._retriever = retriever
+        self._k = k
+        self._depth = max(k, depth)
+        self._tasks = {dataset: task for dataset, task in datasets.items() if task == "qa" or ranks}
+        self._fingerprint: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of retriever and index of each data set, k, depth, prompt, decoding and reader."""
+        if self._fingerprint is None:
+            closed = self._retriever == CLOSED_BOOK
+            config = self._bench.readers[self.reader]
+            reads = "qa" in self._tasks.values()
+            parts = {
+                "retrievers": {
+                    dataset: None if closed else self._bench.retriever(dataset, self._retriever).fingerprint
+                    for dataset in self._tasks
+                },
+                "k": self._k,
+                "depth": self._depth,
+                "prompt": prompt_sha256(config.prompt) if reads else None,
+                "decoding": config.decoding.model_dump() if reads else None,
+                "reader": self._bench.generator(self.reader).fingerprint if reads else None,
+            }
+            self._fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        return self._fingerprint
+
+    def asks(self, dataset: str) -> bool:
+        """See `eval.base.Answerer.asks`."""
+        return dataset in self._tasks
+
+    def retrieve(self, batch: Sequence[Question]) -> list[Answer]:
+        """See `eval.base.Answerer.retrieve`."""
+        most = max(len(question.excluded_ids) for question in batch)
+        found = self._pipeline(batch).search(
+            [question.question for question in batch], self._retriever, self._depth + most
+        )
+        return [_without(answer, q.excluded_ids, self._depth) for answer, q in zip(found, batch, strict=True)]
+
+    def answer(self, batch: Sequence[Question], found: Sequence[Answer], *, fresh: bool = False) -> Iterator[Record]:
+        """See `eval.base.Answerer.answer`."""
+        reads = self._tasks[batch[0].dataset] == "qa"
+        pipeline = self._pipeline(batch)
+        answers = found
+        if reads:
+            answers = pipeline.read([question.question for question in batch], found, self._k, fresh=fresh)
+        for question, answer in zip(batch, answers, strict=True):
+            yield Record(
+                id=question.id,
+                prediction=answer.answer,
+                passages=self._ranked(question.dataset, answer.hits),
+                k=min(self._k, len(answer.hits)) if reads else 0,
+                dropped=answer.dropped,
+                cut=answer.cut,
+                prompt_tokens=answer.prompt_tokens,
+                seconds=answer.timings,
+                error=answer.error,
+            )
+
+    def _pipeline(self, batch: Sequence[Question]) -> Pipeline:
+        return self._bench.pipelines[batch[0].dataset, self.reader]
+
+    def _ranked(self, dataset: str, hits: Sequence[Hit]) -> list[RankedPassage]:
+        if not hits:
+            return []
+        index = self._bench.retriever(dataset, self._retriever).index
+        # A word-based retriever's hits have no norm, but their passages have one in the index it shares.
+        norms = [hit.norm if hit.norm is not None else float(index.vectors([hit.row])[1][0]) for hit in hits]
+        percentiles = index.norm_percentiles(norms)
+        return [
+            RankedPassage(
+                rank=hit.rank,
+                id=hit.passage.id,
+                title=hit.passage.title,
+                text=hit.passage.text,
+                score=hit.score,
+                cosine=hit.cosine,
+                norm=norm,
+                percentile=float(percentile),
+            )
+            for hit, norm, percentile in zip(hits, norms, percentiles, strict=True)
+        ]
+
+
+def _without(answer: Answer, excluded: Sequence[str], depth: int) -> Answer:
+    """The ranking without some passages, cut to depth, ranks counted anew."""
+    kept = [hit for hit in answer.hits if hit.passage.id not in excluded][:depth]
+    return replace(answer, hits=[replace(hit, rank=rank) for rank, hit in enumerate(kept, start=1)])
+
+
+def make_systems(config: Config, bench: Bench, tasks: Mapping[str, str]) -> list[System]:
+    """Every retriever with every reader and every k, the first retriever's first.
+
+    Names say no more than is needed to tell them apart.
+    """
+    settings = config.eval
+    systems: list[System] = []
+    for reader in bench.readers:
+        for name in settings.retrievers:
+            closed = name == CLOSED_BOOK
+            ks = [0] if closed else list(settings.k) or [config.retriever(name).k]
+            for k in ks:
+                label = name + (f" k={k}" if len(ks) > 1 else "") + (f" {reader}" if len(bench.readers) > 1 else "")
+                # Reader and k change nothing on a retrieval set: one row a retriever.
+                ranks = not closed and reader == next(iter(bench.readers)) and k == ks[0]
+                depth = 0 if closed else settings.depth
+                systems.append(System(label, bench, name, reader, k, depth, ranks=ranks, datasets=tasks))
+    # Without a reader closed book has nothing to say, nor has a second k.
+    return [system for system in systems if any(system.asks(dataset) for dataset in tasks)]

@@ -1,0 +1,119 @@
+"""What an evaluation is asked over: the data sets that [eval.datasets] or the command line names, and their corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from eval.data.datasets import Question
+from eval.data.sources import DataSet, PairSet, load_dataset
+from eval.data.specs import DataSetSpec, resolve_spec
+from eval.errors import EvalError
+from rag_app.config import Config
+from rag_app.config_tables import DataSetConfig
+
+OWN_ID = "own_id"
+"""In a question's meta: its id in its data set, where the run had to give it another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Data sets, ready to be asked.
+
+    Attributes:
+        datasets: Questions and retrieval sets.
+        pairs: Sets of sentence pairs.
+        corpora: The corpus, and the index's folder or "", by data set; pairs have none.
+    """
+
+    datasets: list[DataSet] = field(default_factory=list)
+    pairs: list[PairSet] = field(default_factory=list)
+    corpora: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all of them."""
+        return [*(dataset.name for dataset in self.datasets), *(pairs.name for pairs in self.pairs)]
+
+
+def open_experiment(config: Config, named: Sequence[str], say: Callable[[str], None]) -> Experiment:
+    """Read the data sets of an evaluation and draw their questions.
+
+    Args:
+        config: [eval] says how many questions are drawn, and which sets where none is named.
+        named: Registry names, files, folders or name=path, as the command line gives them; they are asked over the
+            configuration's own corpus, a retrieval set's folder over the corpus in it.
+        say: Told, in a line, of each set and how many of its questions are asked.
+
+    Raises:
+        EvalError: There is nothing to ask, or a set that cannot be read, is not what it should be, or needs the hub
+            where there is none.
+    """
+    settings = config.eval
+    root = Path(settings.data).expanduser()
+    if named:
+        specs = [(replace(resolve_spec(name), rule=settings.rule), DataSetConfig()) for name in named]
+    else:
+        specs = [(_spec(name, table, root, settings.rule), table) for name, table in settings.datasets.items()]
+    if not specs:
+        raise EvalError(
+            "there is nothing to evaluate: name a data set (nq, a file of questions, a BEIR folder) or a configuration "
+            "with [eval.datasets], such as configs/experiments/demo.toml"
+        )
+    experiment = Experiment()
+    for spec, table in specs:
+        if spec.name in experiment.corpora or any(spec.name == pairs.name for pairs in experiment.pairs):
+            raise EvalError(f"data set {spec.name!r} is named twice; give one of them another name (NAME=PATH)")
+        locked = config.resolved_data_dir() / "datasets"
+        loaded = load_dataset(spec, n=settings.n or None, seed=settings.seed, say=say, locks=locked)
+        if isinstance(loaded, PairSet):
+            experiment.pairs.append(loaded)
+            continue
+        experiment.datasets.append(loaded if settings.read else replace(loaded, task="retrieval"))
+        experiment.corpora[spec.name] = _corpus(config, table, root, loaded)
+    return _with_unique_ids(experiment, say)
+
+
+def _with_unique_ids(experiment: Experiment, say: Callable[[str], None]) -> Experiment:
+    """Rows of a run are found by their question's id: where data sets share ids (test_0, ...) their names go before them."""
+    ids = [question.id for dataset in experiment.datasets for question in dataset.questions]
+    if len(set(ids)) == len(ids):
+        return experiment
+    say("data sets share question ids; in this run NAME: stands before each")
+    named = [
+        replace(own, questions=[_renamed(question, own.name) for question in own.questions])
+        for own in experiment.datasets
+    ]
+    return replace(experiment, datasets=named)
+
+
+def _renamed(question: Question, dataset: str) -> Question:
+    return replace(question, id=f"{dataset}:{question.id}", meta={**question.meta, OWN_ID: question.id})
+
+
+def _spec(name: str, table: DataSetConfig, root: Path, rule: str) -> DataSetSpec:
+    return DataSetSpec(
+        name=name,
+        path=str(root / table.path) if table.path else "",
+        hub=table.hub,
+        subset=table.subset,
+        split=table.split,
+        format=table.format,
+        columns=table.columns,
+        rule=rule or table.rule,
+        lang=table.lang,
+        sha256=table.sha256,
+        count=table.count or None,
+    )
+
+
+def _corpus(config: Config, table: DataSetConfig, root: Path, loaded: DataSet) -> tuple[str, str]:
+    """The corpus and the index's folder: the table's own, else the set's own, else the configuration's."""
+    if table.index:
+        return config.corpus, str(root / table.index)
+    if table.corpus:
+        return (table.corpus if table.corpus.startswith("hub:") else str(root / table.corpus)), ""
+    if config.index.path or not loaded.corpus:
+        return config.corpus, config.index.path
+    return loaded.corpus, ""

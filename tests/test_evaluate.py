@@ -1,0 +1,216 @@
+"""An evaluation from its configuration: data sets × retrievers × readers × k, with the demo's real models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.errors import EvalError
+from eval.run import RunResult
+from eval.view import RunView
+from rag_app.config import Config, load_config
+from rag_app.evaluate import run
+from rag_app.experiment import open_experiment
+
+PASSAGES = [
+    ("e1", "Eiffel Tower", "The Eiffel Tower in Paris was finished in 1889 by the company of Gustave Eiffel."),
+    ("e2", "Tokyo Tower", "Tokyo Tower is a red and white lattice tower in Japan. It was finished in 1958."),
+    ("e3", "Rye bread", "Rye bread keeps for a long time and is common around the Baltic Sea."),
+    ("e4", "Blackpool Tower", "Blackpool Tower was inspired by the tower in Paris and opened in 1894."),
+    ("e5", "Baltic Sea", "The Baltic Sea is an arm of the Atlantic Ocean between Sweden and Estonia."),
+    ("e6", "Sourdough", "Sourdough rises by wild yeast, and needs neither sugar nor haste."),
+]
+QUESTIONS = [
+    {"id": "a1", "question": "When was the Eiffel Tower finished?", "answers": ["1889"], "supporting_ids": ["e1"]},
+    {"id": "a2", "question": "When was Tokyo Tower finished?", "answers": ["1958"], "supporting_ids": ["e2"]},
+    {"id": "a3", "question": "Who painted the ceiling?", "answers": ["Michelangelo"]},
+]
+# BEIR leaves a document out whose id is the query's.
+CLAIMS = [
+    {"_id": "e1", "text": "The tower in Paris was finished in 1889."},
+    {"_id": "c2", "text": "Bread of rye keeps long."},
+]
+JUDGED = [("e1", "e4", 1), ("c2", "e3", 2), ("c2", "e6", 1)]
+PAIRS = [
+    ("A tower of iron", "An iron tower", 5.0),
+    ("Rye bread keeps", "Bread of rye lasts", 4.0),
+    ("A tower of iron", "Yeast in a jar", 0.0),
+    ("The sea is cold", "A cold sea", 4.6),
+]
+
+pytestmark = pytest.mark.model
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    write_lines(root / "corpus.jsonl", [{"id": i, "title": title, "text": text} for i, title, text in PASSAGES])
+    write_lines(root / "questions.jsonl", QUESTIONS)
+    write_lines(root / "claims/corpus.jsonl", [{"_id": i, "title": t, "text": x} for i, t, x in PASSAGES])
+    write_lines(root / "claims/queries.jsonl", CLAIMS)
+    (root / "claims/qrels").mkdir()
+    lines = ["query-id\tcorpus-id\tscore", *(f"{query}\t{document}\t{grade}" for query, document, grade in JUDGED)]
+    (root / "claims/qrels/test.tsv").write_text("\n".join(lines) + "\n")
+    write_lines(root / "pairs.jsonl", [{"text1": a, "text2": b, "score": score} for a, b, score in PAIRS])
+    return root
+
+
+EXPERIMENT = """
+[generator]
+backend = "transformers"
+[decoding]
+max_tokens = 4
+[prompt]
+few_shot = false
+[eval]
+data = "{root}"
+retrievers = ["cosine", "qnorm", "hybrid", "closed-book"]
+k = [1, 2]
+depth = 4
+measures = ["nDCG@10", "R@2"]
+recheck = 2
+batch_size = 2
+[eval.readers]
+short = []
+long = ["decoding.max_tokens=6"]
+[eval.datasets.towers]
+path = "questions.jsonl"
+corpus = "corpus.jsonl"
+[eval.datasets.claims]
+path = "claims"
+[eval.datasets.pairs]
+path = "pairs.jsonl"
+"""
+
+Evaluate = Callable[..., RunResult]
+
+
+@pytest.fixture(scope="module")
+def configured(
+    data: Path, tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path, smol_folder: Path
+) -> Callable[..., Config]:
+    # Weights as they lie, and a data folder of its own: nothing of an earlier test may be found there.
+    own = tmp_path_factory.mktemp("own")
+    (own / "experiment.toml").write_text(EXPERIMENT.format(root=data))
+    models = [
+        f'encoders.minilm.model="{minilm_folder}"',
+        f'generator.model="{smol_folder}"',
+        f'data_dir="{own / "data"}"',
+    ]
+
+    def configure(*overrides: str) -> Config:
+        return load_config(own / "experiment.toml", [*models, *overrides], {})
+
+    return configure
+
+
+@pytest.fixture(scope="module")
+def evaluate(configured: Callable[..., Config]) -> Evaluate:
+    def evaluate(out: Path, *overrides: str, said: list[str] | None = None) -> RunResult:
+        config = configured(*overrides)
+        lines: list[str] = [] if said is None else said
+        return run(config, open_experiment(config, [], lines.append), out, log=lines.append)
+
+    return evaluate
+
+
+@pytest.fixture(scope="module")
+def whole(evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    return evaluate(tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_every_retriever_reader_and_k_is_a_row_under_a_name_of_its_own(whole: RunResult) -> None:
+    towers = [own.system for own in whole.metrics.systems if own.dataset == "towers"]
+    searching = [f"{name} k={k}" for name in ("cosine", "qnorm", "hybrid") for k in (1, 2)]
+    names = [f"{name} {reader}" for reader in ("short", "long") for name in [*searching, "closed-book"]]
+    assert towers == names
+    # On a retrieval set reader and k change nothing, and closed book ranks nothing.
+    assert [own.system for own in whole.metrics.systems if own.dataset == "claims"] == [
+        "cosine k=1 short", "qnorm k=1 short", "hybrid k=1 short"]  # fmt: skip
+    own = {row.system: row for row in whole.metrics.systems if row.dataset == "towers"}
+    assert [own[f"{name} short"].k for name in ("cosine k=1", "cosine k=2", "closed-book")] == [1, 2, 0]
+    assert [own[f"{name} short"].depth for name in ("cosine k=1", "cosine k=2", "closed-book")] == [4, 4, 0]
+
+
+def test_rows_hold_what_figures_and_causes_need(whole: RunResult) -> None:
+    view = RunView.open(whole.path)
+    row = view.rows["cosine k=2 short", "a1"]
+    assert row["passages"][0]["id"] == "e1" and row["passages"][0]["has_answer"] is True
+    assert (row["k"], len(row["passages"]), row["dropped"], row["error"]) == (2, 4, 0, None)
+    assert row["passages"][0]["words"] == 15 and row["passages"][0]["title"] == "Eiffel Tower"
+    norms = {passage["id"]: passage["norm"] for passage in row["passages"]}
+    percentiles = {passage["id"]: passage["percentile"] for passage in row["passages"]}
+    assert sorted(norms, key=norms.__getitem__) == sorted(percentiles, key=percentiles.__getitem__)
+    assert all(percentile in [100 * n / 6 for n in range(1, 7)] for percentile in percentiles.values())
+    hybrid = view.rows["hybrid k=1 short", "a1"]["passages"]
+    assert {p["id"]: p["norm"] for p in hybrid if p["id"] in norms}.items() <= norms.items()
+    facts = view.corpora["towers"]
+    assert facts.answerable == {"a1": True, "a2": True, "a3": False}
+    assert sorted(facts.words) == sorted(len(text.split()) for _, _, text in PASSAGES) and len(facts.norms) == 6
+    causes = next(own.causes for own in whole.metrics.systems if own.system == "cosine k=1 short")
+    assert causes is not None and causes["no answer in corpus"] == 1 and sum(causes.values()) == 3
+    assert {recheck.reader for recheck in view.rechecks} == {"short", "long"}
+
+
+def test_the_querys_own_document_is_not_ranked_for_it(whole: RunResult) -> None:
+    view = RunView.open(whole.path)
+    ids = [passage["id"] for passage in view.rows["cosine k=1 short", "e1"]["passages"]]
+    assert len(ids) == 4 and "e1" not in ids
+    assert [passage["rank"] for passage in view.rows["cosine k=1 short", "e1"]["passages"]] == [1, 2, 3, 4]
+    assert view.rows["cosine k=1 short", "e1"]["prediction"] == "" and view.rows["cosine k=1 short", "e1"]["k"] == 0
+
+
+def test_one_sided_similarities_are_refused_on_pairs_with_the_reason(whole: RunResult) -> None:
+    pairs = {own.system: own.measures["Spearman"] for own in whole.metrics.systems if own.dataset == "pairs"}
+    assert list(pairs) == ["cosine"] and pairs["cosine"].value == 1.0 and pairs["cosine"].n == 4
+    assert "pairs: qnorm was refused" in whole.table and "normalises one side only" in whole.table
+
+
+def test_the_same_again_asks_nothing_and_another_folder_computes_no_stage_anew(
+    whole: RunResult, evaluate: Evaluate, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    assert evaluate(whole.path, said=said).computed == 0
+    again = evaluate(tmp_path / "again")
+    assert again.metrics == whole.metrics
+    rows = RunView.open(again.path).rows
+    stages = {stage for row in rows.values() for stage, seconds in row["seconds"].items() if seconds > 0}
+    assert stages == {"prompt"}, "rankings and answers come from the first run"
+    fresh = evaluate(tmp_path / "fresh", "eval.cache=false")
+    old = RunView.open(whole.path).rows
+    assert {key: row["prediction"] for key, row in RunView.open(fresh.path).rows.items()} == {
+        key: row["prediction"] for key, row in old.items()
+    }
+
+
+def test_another_configuration_in_the_folder_is_refused_by_what_differs(whole: RunResult, evaluate: Evaluate) -> None:
+    with pytest.raises(
+        EvalError, match=r"holds another run: config\.prompt\.order was \"best_last\", now \"best_first\""
+    ):
+        evaluate(whole.path, "prompt.order=best_first")
+    with pytest.raises(EvalError, match=r"config\.retrievers\.hybrid\.rrf_k was null, now 5"):
+        evaluate(whole.path, "retrievers.hybrid.rrf_k=5")
+
+
+def test_a_retriever_that_is_not_asked_may_change(whole: RunResult, evaluate: Evaluate) -> None:
+    assert evaluate(whole.path, "retrievers.dnorm.k=9").computed == 0
+
+
+def test_nothing_to_evaluate_is_refused_with_what_to_name(configured: Callable[..., Config]) -> None:
+    with pytest.raises(EvalError, match="nothing to evaluate: name a data set"):
+        open_experiment(Config(), [], print)
+
+
+def test_data_sets_named_twice_are_refused(configured: Callable[..., Config], data: Path) -> None:
+    file = str(data / "questions.jsonl")
+    with pytest.raises(EvalError, match="is named twice; give one of them another name"):
+        open_experiment(configured(), [f"x={file}", f"x={file}"], print)
