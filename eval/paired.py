@@ -71,8 +71,8 @@ def paired_comparisons(
         system_name: Name of the system of `rows_b`.
         dataset: The data set's name.
         questions: Its questions; one without a row counts 0.
-        rows_a: Rows by question id.
-        rows_b: Rows by question id.
+        rows_a: All rows of the system, by question id: one that retrieves anywhere counts 0 where it failed.
+        rows_b: The same.
         rule: The rule of EM and F1; None for a retrieval task, which has neither.
         seed: Of intervals and permutations.
         measures: ir-measures names; left out where a system has no passages or no question is judged.
@@ -86,7 +86,7 @@ def paired_comparisons(
     sides = []
     for rows in (rows_a, rows_b):
         scores = [score_question(question, rows.get(question.id), rule) for question in questions] if rule else []
-        ranking = measures if has_passages(rows.get(question.id) for question in questions) else ()
+        ranking = measures if has_passages(rows.values()) else ()
         sides.append((answer_values(scores) if rule else {}) | ranking_values(ranking, questions, rows))
     return compare_values(baseline_name, system_name, dataset, sides[0], sides[1], seed)
 

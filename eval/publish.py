@@ -7,28 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Protocol
+from dataclasses import replace
 
 from eval.data.trec import write_qrels, write_run
+from eval.folder import RunFolder
 from eval.report.html import html_report
 from eval.report.text import markdown_report, text_table
-from eval.summary import Measured, Metrics, SystemMetrics, mean_seconds, summarise
+from eval.summary import Comparison, Measured, Metrics, SystemMetrics, mean_seconds, summarise
 from eval.view import HTML, METRICS, REPORT, TREC, PairScore, Recheck, RunView
 
 
-class Folder(Protocol):
-    """What may be written to: a `RunFolder`."""
-
-    path: Path
-
-    def write(self, name: str, text: str) -> None:
-        """Replace a file as a whole."""
-        ...
-
-
-def publish(folder: Folder) -> tuple[Metrics, str]:
+def publish(folder: RunFolder) -> tuple[Metrics, str]:
     """Write metrics.json, report.md, report.html and trec/ from the other files of a run folder.
+
+    Of an unfinished run the reports say so, and there is no metrics.json.
 
     Returns:
         The figures, and the table for a terminal.
@@ -38,7 +30,8 @@ def publish(folder: Folder) -> tuple[Metrics, str]:
     """
     view = RunView.open(folder.path)
     metrics = measure(view)
-    folder.write(METRICS, json.dumps(metrics.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    if view.finished:
+        folder.write(METRICS, json.dumps(metrics.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     folder.write(REPORT, markdown_report(view, metrics, mean_seconds(view.rows.values())))
     folder.write(HTML, html_report(view, metrics))
     _write_trec(view)
@@ -58,17 +51,47 @@ def measure(view: RunView) -> Metrics:
         answerable=view.answerable,
     )
     metrics.systems.extend(_pair_metrics(score) for score in view.pairs if score.spearman is not None)
+    metrics.comparisons.extend(_pair_comparison(score) for score in view.pairs if score.difference is not None)
     metrics.notes.extend(
         f"{score.dataset}: {score.system} was refused: {score.refused}" for score in view.pairs if score.refused
     )
     metrics.notes.extend(_repeatability(view.rechecks))
+    metrics.notes.extend(view.remarks)
+    if not view.finished:
+        there = f"{len(view.rows):,} of {manifest['answers']:,} answers"
+        metrics.notes.insert(0, f"UNFINISHED: {there} are there; the others count 0 in every figure.")
     return metrics
 
 
 def _pair_metrics(score: PairScore) -> SystemMetrics:
     assert score.spearman is not None
     interval = (score.interval[0], score.interval[1]) if score.interval else None
-    return SystemMetrics.of_pairs(score.system, score.dataset, "Spearman", Measured(score.spearman, interval, score.n))
+    measured = Measured(score.spearman, interval, score.n)
+    return SystemMetrics(
+        system=score.system, dataset=score.dataset, task="sts", n=score.n, measures={"Spearman": measured}
+    )
+
+
+def _pair_comparison(score: PairScore) -> Comparison:
+    """The difference with its interval; there is no test of two correlations here, and no question is won or lost."""
+    assert score.difference is not None
+    interval = score.difference_interval
+    return Comparison(
+        baseline=score.baseline,
+        system=score.system,
+        dataset=score.dataset,
+        measure="Spearman",
+        n=score.n,
+        difference=score.difference,
+        interval=(interval[0], interval[1]) if interval else None,
+        wins=0,
+        losses=0,
+        ties=0,
+        test="none",
+        p=None,
+        p_holm=None,
+        identical=score.difference == 0,
+    )
 
 
 def _repeatability(rechecks: Iterable[Recheck]) -> list[str]:
@@ -89,11 +112,13 @@ def _repeatability(rechecks: Iterable[Recheck]) -> list[str]:
 
 def _write_trec(view: RunView) -> None:
     for dataset in view.datasets:
-        questions = [question for question in view.questions if question.dataset == dataset]
+        # Under their own ids, so that the set's official judgments and other people's runs fit.
+        own = {question.id: question for question in view.questions if question.dataset == dataset}
+        questions = [replace(question, id=question.own_id) for question in own.values()]
         judged = {question.id: question.relevance for question in questions if question.relevance}
         if judged:
             write_qrels(view.path / TREC / f"{dataset}.qrels", judged)
         for system in view.systems:
-            rows = {q.id: row for q in questions if (row := view.rows.get((system, q.id))) is not None}
+            rows = {q.own_id: row for id, q in own.items() if (row := view.rows.get((system, id))) is not None}
             if any(row["passages"] for row in rows.values()):
                 write_run(view.path / TREC / f"{dataset}.{'_'.join(system.split())}.run", questions, rows, system)

@@ -42,6 +42,18 @@ def parse_measures(names: Sequence[str]) -> list[Measure]:
     return [_parse(name) for name in names]
 
 
+def deepest_cutoff(names: Sequence[str]) -> int:
+    """How many passages the measures look at; 0 where none names a cutoff.
+
+    Raises:
+        EvalError: As `parse_measures`.
+    """
+    return max(
+        (int(measure["cutoff"] or 0) for measure in parse_measures(names) if "cutoff" in measure.SUPPORTED_PARAMS),
+        default=0,
+    )
+
+
 def per_question(
     measures: Sequence[str], questions: Sequence[Question], rows: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, float]]:

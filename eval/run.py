@@ -10,6 +10,7 @@ computed), and, once every question has its line, corpus.json, metrics.json, the
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,8 +31,10 @@ from eval.ranking import parse_measures
 from eval.summary import Metrics
 from eval.view import (
     CORPUS,
+    FORMAT,
     HTML,
     METRICS,
+    NOTES,
     PAIRS,
     QUESTIONS,
     RECHECK,
@@ -44,8 +47,6 @@ from eval.view import (
     stored_list,
     stored_questions,
 )
-
-FORMAT = 2
 
 Progress = Callable[[int, int | None], None]
 
@@ -90,8 +91,8 @@ def run_evaluation(
     """Ask every system every question, store the answers, score them and write the reports.
 
     Batches are fixed by the questions' positions. Where an earlier start was killed within a batch, the whole batch is
-    asked again and only the rows that were missing are stored: answers that depend on their neighbours in a batch (as
-    vLLM's may in the last digit) are then the same as those of a run without a kill. While a batch is read, the next
+    asked again and only the rows that were missing are stored: where a system computes all of it anew, answers that
+    depend on their neighbours in a batch (as vLLM's may in the last digit) are those of a run without a kill. While a batch is read, the next
     one's passages are retrieved.
 
     Args:
@@ -127,7 +128,7 @@ def run_evaluation(
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "config": dict(config or {}),
         "systems": {system.name: system.fingerprint for system in systems},
-        "baseline": systems[0].name,
+        "baseline": systems[0].name if systems else "",
         "datasets": {own.name: _described(own) for own in described},
         "questions": len(questions),
         "answers": total,
@@ -143,8 +144,7 @@ def run_evaluation(
             if retry_errors and (again := folder.drop_errors()):
                 say(f"{again} questions that had ended in an error are asked again")
             say(f"resuming {folder.path}: {len(folder.rows)} of {total} answers are there")
-            for changed in differences(folder.manifest.get("environment"), manifest["environment"]):
-                say(f"not made under the same conditions throughout: {changed}")
+            _note_changes(folder, manifest["environment"], total, say)
         if not (folder.path / QUESTIONS).exists():
             folder.write(QUESTIONS, stored_questions(questions))
         kept = len(folder.rows)
@@ -179,7 +179,7 @@ def _check(
             raise EvalError(f"data set {dataset.name!r} holds no questions to ask: give at least one")
     if not datasets and not pair_sets:
         raise EvalError("there are no questions to ask: give a data set")
-    if not systems:
+    if datasets and not systems:
         raise EvalError("there are no systems to evaluate: give at least one")
     if batch_size < 1:
         raise EvalError(f"batch_size must be at least 1, got {batch_size}")
@@ -196,6 +196,17 @@ def _check_unique(what: str, names: Sequence[str], advice: str) -> None:
         if name in seen:
             raise EvalError(f"{what} {name!r} is there twice: {advice}")
         seen.add(name)
+
+
+def _note_changes(folder: RunFolder, environment: Any, total: int, say: Callable[[str], None]) -> None:
+    """Say under what other versions or hardware a run goes on, and keep it for the report."""
+    changes = differences(folder.manifest.get("environment"), environment)
+    for changed in changes:
+        say(f"not made under the same conditions throughout: {changed}")
+    if changes and len(folder.rows) < total:
+        done = f"after {len(folder.rows)} of {total} answers the run went on under other conditions"
+        before = json.loads(text) if (text := folder.read(NOTES)) else []
+        folder.write(NOTES, json.dumps([*before, f"{done}: {'; '.join(changes)}"], ensure_ascii=False) + "\n")
 
 
 def _described(dataset: DataSet | PairSet) -> dict[str, Any]:
@@ -253,7 +264,7 @@ def _recheck(
     size = max(1, batch_size // 2)
     rechecks, seen = [], set()
     for system in systems:
-        if not system.reader or system.reader in seen:
+        if system.reader is None or system.reader in seen:
             continue
         seen.add(system.reader)
         asked = next((d.questions[:most] for d in datasets if d.task == "qa" and system.asks(d.name)), [])[::-1]

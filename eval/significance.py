@@ -173,16 +173,6 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def wins_losses(baseline: Sequence[bool], system: Sequence[bool]) -> tuple[int, int]:
-    """How many questions the system alone has right, and how many the baseline alone.
-
-    Raises:
-        ValueError: They are of different length.
-    """
-    pairs = list(zip(baseline, system, strict=True))
-    return sum(new and not old for old, new in pairs), sum(old and not new for old, new in pairs)
-
-
 def _finite(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     table = np.asarray(values, dtype=np.float64)
     if not np.isfinite(table).all():

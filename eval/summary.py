@@ -8,7 +8,6 @@ without answers.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
@@ -51,20 +50,21 @@ class Measured:
     n: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemMetrics:
     """One system on one data set. Scores are percentages over all n questions, not rounded; `measures` are shares.
 
     Attributes:
         system: Its name.
         dataset: The data set's name.
-        task: "qa"; or "retrieval", where nothing is read and so nothing of answers is known; or "sts" (`of_pairs`).
+        task: "qa"; or "retrieval", where nothing is read and so nothing of answers is known; or "sts", where nothing is ranked either.
         rule: The rule of EM and F1; None for retrieval.
         n: Questions.
         missing: Questions that ended in an error, counted 0.
         em: Exact Match, and its interval (None when n < 2).
         f1: Token F1, and its interval; None under a rule without F1.
         contains: Share of answers in which a gold stands; not Exact Match.
+        empty: Answers of nothing but white space.
         empty_matches: Questions with EM though nothing is left of prediction and gold.
         answer_words: Mean length of the answers there are, in words; None when there are none.
         gold_words: Mean length of the longest golds.
@@ -85,40 +85,32 @@ class SystemMetrics:
     system: str
     dataset: str
     task: str
-    rule: str | None
     n: int
-    missing: int
-    em: float | None
-    em_interval: Interval | None
-    f1: float | None
-    f1_interval: Interval | None
-    contains: float | None
-    empty_matches: int
-    answer_words: float | None
-    gold_words: float | None
-    prompt_tokens: float | None
-    dropped: int
-    k: int
-    depth: int
-    hit: list[float] | None
-    hit_n: int
-    without_golds: int
-    recall_gold: list[float] | None
-    recall_gold_n: int
-    recall_supporting: list[float] | None
-    recall_supporting_n: int
-    all_supporting: list[float] | None
-    measures: dict[str, Measured]
-    causes: dict[str, int] | None
-
-    @classmethod
-    def of_pairs(cls, system: str, dataset: str, measure: str, measured: Measured) -> SystemMetrics:
-        """Of a set of sentence pairs (task "sts"), where nothing is ranked or read."""
-        kinds = cls.__annotations__
-        figures: dict[str, Any] = dict.fromkeys(name for name, kind in kinds.items() if "None" in kind)
-        figures |= {name: 0 for name, kind in kinds.items() if kind == "int"}
-        figures |= {"system": system, "dataset": dataset, "task": "sts"}
-        return cls(**figures | {"n": measured.n, "measures": {measure: measured}})
+    rule: str | None = None
+    missing: int = 0
+    em: float | None = None
+    em_interval: Interval | None = None
+    f1: float | None = None
+    f1_interval: Interval | None = None
+    contains: float | None = None
+    empty: int = 0
+    empty_matches: int = 0
+    answer_words: float | None = None
+    gold_words: float | None = None
+    prompt_tokens: float | None = None
+    dropped: int = 0
+    k: int = 0
+    depth: int = 0
+    hit: list[float] | None = None
+    hit_n: int = 0
+    without_golds: int = 0
+    recall_gold: list[float] | None = None
+    recall_gold_n: int = 0
+    recall_supporting: list[float] | None = None
+    recall_supporting_n: int = 0
+    all_supporting: list[float] | None = None
+    measures: dict[str, Measured] = field(default_factory=dict)
+    causes: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +195,17 @@ def summarise(
 
 
 def mean_seconds(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
-    """Mean wall seconds a question, by system and stage, over the answers there are."""
-    sums: dict[str, Counter[str]] = {}
-    counts: Counter[str] = Counter()
+    """Mean wall seconds a question, by system and stage, over the answers for which the stage was computed.
+
+    One that was known from before has no seconds, and counts in no mean.
+    """
+    seconds: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         if row["error"] is None:
-            counts[row["system"]] += 1
-            sums.setdefault(row["system"], Counter()).update(row["seconds"])
-    return {system: {stage: value / counts[system] for stage, value in total.items()} for system, total in sums.items()}
+            stages = seconds.setdefault(row["system"], {})
+            for stage, value in row["seconds"].items():
+                stages.setdefault(stage, []).append(value)
+    return {system: {stage: fmean(own) for stage, own in stages.items()} for system, stages in seconds.items()}
 
 
 def _system_metrics(
@@ -243,6 +238,7 @@ def _system_metrics(
         f1=100 * means[F1] if F1 in means else None,
         f1_interval=_percent_interval(intervals.get(F1)),
         contains=100 * fmean(score.contains for score in scores) if scores else None,
+        empty=sum(not score.words for score in answered),
         empty_matches=sum(score.empty_match for score in scores),
         answer_words=fmean(score.words for score in answered) if answered else None,
         gold_words=fmean(score.gold_words for score in scores) if scores else None,
@@ -252,7 +248,7 @@ def _system_metrics(
         depth=depth,
         hit=hit[0],
         hit_n=hit[1],
-        without_golds=sum(not score.question.answers for score in scores),
+        without_golds=sum(not score.question.has_answers for score in scores),
         recall_gold=gold[0],
         recall_gold_n=gold[1],
         recall_supporting=supporting[0],
@@ -279,7 +275,7 @@ def _retrieval_curves(
         ids = [passage["id"] for passage in passages]
         # Without a gold no passage can hold it; such a question says nothing of the retriever.
         flags = [passage["has_answer"] for passage in passages]
-        curves[0].append(hit_curve(flags, depth) if question.answers else None)
+        curves[0].append(hit_curve(flags, depth) if question.has_answers else None)
         curves[1].append(recall_curve(ids, question.gold_ids, depth))
         curves[2].append(recall_curve(ids, question.supporting_ids, depth))
         curves[3].append(complete_curve(ids, question.supporting_ids, depth))

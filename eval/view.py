@@ -12,9 +12,11 @@ from eval.data.datasets import Question
 from eval.data.jsonl import parse_object, read_rows
 from eval.errors import EvalError
 
+FORMAT = 2
+
 RUN, QUESTIONS, PREDICTIONS, CORPUS = "run.json", "questions.jsonl", "predictions.jsonl", "corpus.json"
 METRICS, REPORT, HTML, TREC = "metrics.json", "report.md", "report.html", "trec"
-RECHECK, PAIRS = "recheck.json", "pairs.json"
+RECHECK, PAIRS, NOTES = "recheck.json", "pairs.json", "notes.json"
 
 Row = dict[str, Any]
 
@@ -40,7 +42,7 @@ class Recheck:
 
     Attributes:
         system: Whose prompts they were.
-        reader: Which reader.
+        reader: Which reader; "" for the only one.
         asked: How many.
         differing: Ids of those that it answered otherwise the second time.
     """
@@ -62,6 +64,9 @@ class PairScore:
         spearman: Rank correlation of scores and golds, in [-1, 1]; None where the system was refused.
         interval: Its bootstrap interval; None when n < 3.
         refused: Why there is no figure, in one line; "" where there is one.
+        baseline: The system it is compared with; "" for that one itself.
+        difference: Its correlation minus the baseline's.
+        difference_interval: Paired bootstrap over pairs.
     """
 
     dataset: str
@@ -70,6 +75,9 @@ class PairScore:
     spearman: float | None
     interval: tuple[float, float] | None
     refused: str = ""
+    baseline: str = ""
+    difference: float | None = None
+    difference_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ class RunView:
         corpora: By data set; {} where the run did not finish.
         rechecks: Whether readers repeat their answers; [] where none was asked twice.
         pairs: What was found on sets of sentence pairs.
+        remarks: What a reader should know of how the run went, such as a change of versions in between.
     """
 
     path: Path
@@ -93,6 +102,7 @@ class RunView:
     corpora: dict[str, CorpusFacts]
     rechecks: list[Recheck] = field(default_factory=list)
     pairs: list[PairScore] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     @classmethod
     def open(cls, path: str | Path) -> RunView:
@@ -105,8 +115,20 @@ class RunView:
         if not (path / RUN).is_file():
             raise EvalError(f"{path} is no run folder: it has no {RUN}; give a folder that `magrag eval --out` wrote")
         manifest = parse_object((path / RUN).read_bytes(), str(path / RUN))
-        if not (path / QUESTIONS).is_file():
-            raise EvalError(f"{path} was written by an older version (no {QUESTIONS}): run the evaluation again")
+        if manifest.get("format") != FORMAT:
+            raise EvalError(
+                f"{path} has format {manifest.get('format')}, and this version reads {FORMAT}: run the evaluation again"
+            )
+        try:
+            return cls._read(path, manifest)
+        except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
+            raise EvalError(
+                f"{path} is damaged ({type(error).__name__}: {error}): run the same evaluation again, which makes anew what "
+                f"it can, or delete the folder"
+            ) from None
+
+    @classmethod
+    def _read(cls, path: Path, manifest: dict[str, Any]) -> RunView:
         rows: dict[tuple[str, str], Row] = {}
         predictions = path / PREDICTIONS
         if predictions.is_file() and predictions.stat().st_size:
@@ -117,7 +139,12 @@ class RunView:
         questions, corpora = read_stored(path / QUESTIONS), read_corpora(path / CORPUS)
         rechecks = [Recheck(**facts) for facts in _read_list(path / RECHECK)]
         pairs = [PairScore(**facts) for facts in _read_list(path / PAIRS)]
-        return cls(path, manifest, questions, rows, corpora, rechecks, pairs)
+        return cls(path, manifest, questions, rows, corpora, rechecks, pairs, _read_list(path / NOTES))
+
+    @property
+    def finished(self) -> bool:
+        """Whether every answer is there."""
+        return len(self.rows) >= int(self.manifest["answers"])
 
     @property
     def systems(self) -> list[str]:
@@ -171,6 +198,6 @@ def stored_list(entries: Sequence[Recheck] | Sequence[PairScore]) -> str:
     return json.dumps([asdict(entry) for entry in entries]) + "\n"
 
 
-def _read_list(path: Path) -> list[dict[str, Any]]:
+def _read_list(path: Path) -> list[Any]:
     """As `stored_list` wrote it; [] where it is not there."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []

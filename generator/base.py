@@ -86,6 +86,11 @@ class Generator(Protocol):
         ...
 
     @property
+    def weights_known(self) -> bool:
+        """Whether the fingerprint names the very weights; a server may change them under one name."""
+        ...
+
+    @property
     def context_length(self) -> int:
         """Most tokens of prompt and completion together."""
         ...

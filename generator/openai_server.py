@@ -99,6 +99,11 @@ class OpenAIGenerator:
         )
 
     @property
+    def weights_known(self) -> bool:
+        """Where the model folder is here too, which is then taken for the server's."""
+        return bool(self._settings.weights_id)
+
+    @property
     def context_length(self) -> int:
         """Most tokens of prompt and completion together: the setting, or the server's if that is less."""
         return min(self._settings.context_length, self._served.context_length)

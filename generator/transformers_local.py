@@ -106,6 +106,11 @@ class TransformersGenerator:
         )
 
     @property
+    def weights_known(self) -> bool:
+        """Always: they lie here."""
+        return True
+
+    @property
     def context_length(self) -> int:
         """Most tokens of prompt and completion together."""
         return self._settings.context_length

@@ -41,6 +41,9 @@ FEW_CORES = 4
 WATCH_S = 0.5
 # bfloat16 is slower on processors without its arithmetic, and makes an answer depend on its batch.
 CPU_DTYPE: DType = "float32"
+BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
+# Variables that an engine of this process set, and not the person.
+_SET_HERE: set[str] = set()
 NOT_INSTALLED = (
     'vLLM is not installed: `pip install "magrag[cpu]"` or `"magrag[gpu]"` on Linux, or set '
     'generator.backend = "transformers"'
@@ -119,8 +122,14 @@ class VllmGenerator:
             dtype=dtype,
             context=settings.context_length,
             eager=settings.enforce_eager,
-            batch_invariant=settings.batch_invariant or os.environ.get("VLLM_BATCH_INVARIANT") == "1",
+            batch_invariant=settings.batch_invariant
+            or (BATCH_INVARIANT not in _SET_HERE and os.environ.get(BATCH_INVARIANT) == "1"),
         )
+
+    @property
+    def weights_known(self) -> bool:
+        """Always: they lie here."""
+        return True
 
     @property
     def context_length(self) -> int:
@@ -208,8 +217,9 @@ class VllmGenerator:
     def close(self) -> None:
         """Stop the engine and its processes; calling it twice does nothing."""
         self._closed = True
-        if self._finalizer is not None:
-            self._finalizer()
+        with self._starting:  # an engine that is just being started is not to be left behind
+            if self._finalizer is not None:
+                self._finalizer()
 
     async def _complete(self, prompt: Prompt, sampling: Sampling) -> Completion:
         from vllm.exceptions import VLLMError
@@ -350,8 +360,12 @@ def _prepare_environment(settings: GeneratorSettings) -> None:
     # vLLM on a CPU leaves a core to its scheduler, which is half of a machine with two and hardly used.
     if (os.cpu_count() or 1) <= FEW_CORES:
         os.environ.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
-    if settings.batch_invariant:
-        os.environ["VLLM_BATCH_INVARIANT"] = "1"
+    if settings.batch_invariant and BATCH_INVARIANT not in os.environ:
+        os.environ[BATCH_INVARIANT] = "1"
+        _SET_HERE.add(BATCH_INVARIANT)
+    elif not settings.batch_invariant and BATCH_INVARIANT in _SET_HERE:  # an engine before this one
+        os.environ.pop(BATCH_INVARIANT, None)
+        _SET_HERE.discard(BATCH_INVARIANT)
     # vLLM speaks before it has read that level, and not at all of it when it was imported earlier.
     logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
 

@@ -14,6 +14,8 @@ from functools import partial
 
 from eval.base import RankedPassage, Record
 from eval.data.datasets import Question
+from eval.data.sources import DataSet
+from eval.ranking import deepest_cutoff
 from generator.base import Generator
 from rag_app.answers import Answer
 from rag_app.config import Config
@@ -49,13 +51,14 @@ class Bench:
     ) -> None:
         self.readers = {name: config.overridden(settings) for name, settings in config.eval.readers.items()}
         self.readers = self.readers or {"": config}
-        self._log = log
+        self.log = log
         self._questions = questions
         self._bound: set[tuple[str, str]] = set()
         self._stages = StageCache(config.resolved_data_dir()) if config.eval.cache else None
         self._loading = threading.RLock()
         self._generator: tuple[str, Generator] | None = None
         encoders: dict[str, Encoder] = {}
+        self._encoders = Stores(config, log, progress, encoders)
         self.pipelines: dict[tuple[str, str], Pipeline] = {}
         for dataset, corpus in corpora.items():
             stores = Stores(config.over(*corpus, dataset=dataset), log, progress, encoders)
@@ -74,7 +77,7 @@ class Bench:
         with self._loading:
             if self._generator is None or self._generator[0] != reader:
                 self._close_reader()
-                self._generator = (reader, load_reader(self.readers[reader], self._log))
+                self._generator = (reader, load_reader(self.readers[reader], self.log))
             return self._generator[1]
 
     def retriever(self, dataset: str, name: str) -> IndexedRetriever:
@@ -84,6 +87,10 @@ class Bench:
             bind_questions(found, self._questions[dataset])
             self._bound.add((dataset, name))
         return found
+
+    def encoder(self, name: str) -> Encoder:
+        """An encoder by itself, for what needs no corpus."""
+        return self._encoders.encoder(name)
 
     def close(self) -> None:
         """Free the reader and the cache."""
@@ -108,7 +115,7 @@ class System:
         k: Passages that are offered to the reader.
         depth: Passages that are retrieved and recorded.
         ranks: Whether it takes part in retrieval sets.
-        datasets: Task by data set.
+        datasets: All of the evaluation.
     """
 
     def __init__(
@@ -121,7 +128,7 @@ class System:
         depth: int,
         *,
         ranks: bool,
-        datasets: Mapping[str, str],
+        datasets: Sequence[DataSet],
     ) -> None:
         self.name = name
         self.reader = reader
@@ -129,7 +136,9 @@ class System:
         self._retriever = retriever
         self._k = k
         self._depth = max(k, depth)
-        self._tasks = {dataset: task for dataset, task in datasets.items() if task == "qa" or ranks}
+        self._tasks = {own.name: own.task for own in datasets if own.task == "qa" or ranks}
+        # The same for all questions of a set, so that no ranking depends on what shares its batch.
+        self._excluded = {own.name: max(len(q.excluded_ids) for q in own.questions) for own in datasets}
         self._fingerprint: str | None = None
 
     @property
@@ -159,10 +168,8 @@ class System:
 
     def retrieve(self, batch: Sequence[Question]) -> list[Answer]:
         """See `eval.base.Answerer.retrieve`."""
-        most = max(len(question.excluded_ids) for question in batch)
-        found = self._pipeline(batch).search(
-            [question.question for question in batch], self._retriever, self._depth + most
-        )
+        k = self._depth + self._excluded[batch[0].dataset]
+        found = self._pipeline(batch).search([question.question for question in batch], self._retriever, k)
         return [_without(answer, q.excluded_ids, self._depth) for answer, q in zip(found, batch, strict=True)]
 
     def answer(self, batch: Sequence[Question], found: Sequence[Answer], *, fresh: bool = False) -> Iterator[Record]:
@@ -216,7 +223,7 @@ def _without(answer: Answer, excluded: Sequence[str], depth: int) -> Answer:
     return replace(answer, hits=[replace(hit, rank=rank) for rank, hit in enumerate(kept, start=1)])
 
 
-def make_systems(config: Config, bench: Bench, tasks: Mapping[str, str]) -> list[System]:
+def make_systems(config: Config, bench: Bench, datasets: Sequence[DataSet]) -> list[System]:
     """Every retriever with every reader and every k, the first retriever's first.
 
     Names say no more than is needed to tell them apart.
@@ -231,7 +238,7 @@ def make_systems(config: Config, bench: Bench, tasks: Mapping[str, str]) -> list
                 label = name + (f" k={k}" if len(ks) > 1 else "") + (f" {reader}" if len(bench.readers) > 1 else "")
                 # Reader and k change nothing on a retrieval set: one row a retriever.
                 ranks = not closed and reader == next(iter(bench.readers)) and k == ks[0]
-                depth = 0 if closed else settings.depth
-                systems.append(System(label, bench, name, reader, k, depth, ranks=ranks, datasets=tasks))
+                depth = 0 if closed else max(settings.depth, deepest_cutoff(settings.measures))
+                systems.append(System(label, bench, name, reader, k, depth, ranks=ranks, datasets=datasets))
     # Without a reader closed book has nothing to say, nor has a second k.
-    return [system for system in systems if any(system.asks(dataset) for dataset in tasks)]
+    return [system for system in systems if any(system.asks(dataset.name) for dataset in datasets)]

@@ -70,7 +70,7 @@ def evaluate(
         "eval.measures": split_names(measures) if measures is not None else None,
     }
     settings = load_settings(config, set_, corpus, index, extra)
-    experiment = open_experiment(settings, named, console.log)
+    experiment = open_experiment(settings, named, console.log, own_corpus=bool(corpus or index))
     folder = out or DEFAULT_RUNS / _run_name(config, named, experiment.names)
     with console.progress_bar() as progress:
         result = run(
@@ -93,13 +93,14 @@ def score(
     questions: Annotated[Path, typer.Option("--questions", help="File of questions with answers.")],
     predictions: Annotated[Path, typer.Option("--predictions", help="Lines of {id, prediction}.")],
     rule: Annotated[str, typer.Option("--rule", help="squad, nq_open, ...; the data set's own where not given.")] = "",
+    system: Annotated[str, typer.Option("--system", help="Which system's lines, in the predictions of a run.")] = "",
     json: JsonOption = False,
 ) -> None:
     """Score answers made anywhere."""
     from eval.score import score_file
     from rag_app import console
 
-    result = score_file(questions, predictions, rule)
+    result = score_file(questions, predictions, rule, system=system)
     if json:
         console.print_json(result)
     else:
@@ -109,25 +110,25 @@ def score(
 def report(
     run: RunArgument,
     format: Annotated[
-        Literal["text", "markdown", "latex", "json"], typer.Option("--format", "-f", help="What to print.")
+        Literal["text", "markdown", "latex"], typer.Option("--format", "-f", help="What to print.")
     ] = "text",
+    json: JsonOption = False,
 ) -> None:
     """Print a run's tables, and write its reports and TREC files anew; no model is asked."""
     from eval.folder import RunFolder
     from eval.publish import publish
     from eval.report.latex import latex_tables
-    from eval.report.text import markdown_report
-    from eval.view import RunView
+    from eval.view import REPORT
     from rag_app import console
 
     with RunFolder.existing(run) as folder:
         metrics, table = publish(folder)
-    if format == "json":
+        markdown = folder.read(REPORT)
+    if json:
         console.print_json(metrics.to_json())
         return
-    texts = {"text": lambda: table, "latex": lambda: latex_tables(metrics)}
-    texts["markdown"] = lambda: markdown_report(RunView.open(run), metrics)
-    console.out.print(texts[format](), highlight=False, markup=False, soft_wrap=True)
+    text = {"text": table, "markdown": markdown, "latex": latex_tables(metrics)}[format]
+    console.out.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def runs(
@@ -165,7 +166,7 @@ def compare(
 
     pairs = [parse_pair(pair) for pair in split_names(systems)] if systems else None
     comparison = compare_runs(RunView.open(first), RunView.open(second), pairs)
-    if json or format == "json":
+    if json:
         console.print_json(comparison.to_json())
         return
     text = comparison_markdown(comparison) if format == "markdown" else comparison_text(comparison)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from eval.corpus import find_answerable
-from eval.data.pairs import spearman
-from eval.data.sources import DataSet, PairSet
+from eval.data.sources import DataSet
+from eval.errors import EvalError
 from eval.run import RunResult, run_evaluation
-from eval.view import CorpusFacts, PairScore
+from eval.view import CorpusFacts
 from rag_app.bench import Bench, make_systems
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
-from rag_app.experiment import OWN_ID, Experiment
+from rag_app.experiment import Experiment
+from rag_app.pairs import score_pairs
 from rag_app.prompt import prompt_sha256
-from rag_app.stores import StepProgress, Stores
-from retriever.errors import RetrieverError
-from retriever.similarity import require_symmetric, score_parts, similarity_from_name
+from rag_app.stores import StepProgress
 
 SAMPLED_PASSAGES = 1000
 """Of each corpus, for the plot of norms against lengths."""
@@ -30,12 +29,12 @@ LARGEST_SCAN = 1_000_000
 """Passages; a larger corpus is not read through for answers, and reports don't tell whether it has them."""
 
 
-def corpus_facts(bench: Bench, retrievers: Sequence[str], dataset: DataSet) -> CorpusFacts:
+def corpus_facts(bench: Bench, config: Config, dataset: DataSet) -> CorpusFacts:
     """What a run notes of a data set's corpus: which questions it can answer, and a sample of norms and lengths."""
-    searching = next((name for name in retrievers if name != CLOSED_BOOK), None)
-    if searching is None:
+    names = searching(config)
+    if not names:
         return CorpusFacts()
-    index = bench.retriever(dataset.name, searching).index
+    index = bench.retriever(dataset.name, names[0]).index
     rows = np.unique(np.linspace(0, len(index) - 1, SAMPLED_PASSAGES).round().astype(int)).tolist()
     norms = index.vectors(rows)[1]
     words = [len(index.passage(row).text.split()) for row in rows]
@@ -43,37 +42,6 @@ def corpus_facts(bench: Bench, retrievers: Sequence[str], dataset: DataSet) -> C
     if dataset.task == "qa" and dataset.rule and len(index) <= LARGEST_SCAN:
         found = find_answerable(dataset.questions, (p.text for p in index.passages()), dataset.rule)
     return CorpusFacts(found, words, [float(norm) for norm in norms])
-
-
-def score_pairs(
-    config: Config, sets: Sequence[PairSet], log: Callable[[str], None], progress: StepProgress | None
-) -> list[PairScore]:
-    """Spearman's correlation of every dense retriever on sets of sentence pairs.
-
-    Sentences are encoded as queries on both sides, as E5 and its kin want it where the two are equals. A similarity that
-    treats the sides differently is refused with the reason.
-    """
-    stores = Stores(config, log, progress)
-    scores = []
-    for pairs in sets:
-        for name in config.eval.retrievers:
-            if name == CLOSED_BOOK or config.retriever(name).kind != "dense":
-                continue
-            settings = config.retriever(name)
-            similarity = similarity_from_name(settings.similarity, settings.gamma_q, settings.gamma_d)
-            try:
-                require_symmetric(similarity, pairs.name)
-            except RetrieverError as error:
-                scores.append(PairScore(pairs.name, name, len(pairs.pairs), None, None, str(error)))
-                continue
-            encoder = stores.encoder(settings.encoder)
-            left = encoder.encode_queries([pair.text1 for pair in pairs.pairs])
-            right = encoder.encode_queries([pair.text2 for pair in pairs.pairs])
-            cosines = (left.units * right.units).sum(axis=1)
-            values = score_parts(cosines, left.norms, right.norms, similarity.gamma_q, similarity.gamma_d)
-            found = spearman(values.tolist(), [pair.score for pair in pairs.pairs], config.eval.seed)
-            scores.append(PairScore(pairs.name, name, len(pairs.pairs), found.value, found.interval))
-    return scores
 
 
 def run(
@@ -103,17 +71,18 @@ def run(
         GeneratorError: A reader that cannot be used, or died; the answers so far are kept.
     """
     settings = config.eval
-    ids = {own.name: {q.question: q.meta.get(OWN_ID, q.id) for q in own.questions} for own in experiment.datasets}
+    ids = {own.name: {q.question: q.own_id for q in own.questions} for own in experiment.datasets}
+    for name, by_text in ids.items():
+        asked = next(len(own.questions) for own in experiment.datasets if own.name == name)
+        if len(by_text) < asked and any(own.kind == "trec_run" for own in config.retrievers.values()):
+            log(f"{name}: {asked - len(by_text)} questions have another's text; a TREC run ranks for one of them only")
     bench = Bench(config, experiment.corpora, ids, log, progress)
-    searching = next((name for name in settings.retrievers if name != CLOSED_BOOK), None)
     pairs = experiment.pairs
     try:
+        datasets = [_with_corpus(own, experiment.corpora[own.name], bench, config) for own in experiment.datasets]
         return run_evaluation(
-            [
-                _with_corpus(dataset, experiment.corpora[dataset.name], bench, searching)
-                for dataset in experiment.datasets
-            ],
-            make_systems(config, bench, {dataset.name: dataset.task for dataset in experiment.datasets}),
+            datasets,
+            make_systems(config, bench, datasets),
             out,
             config=config.fingerprintable(),
             measures=settings.measures,
@@ -124,9 +93,9 @@ def run(
                 "prompt_sha256": {name: prompt_sha256(own.prompt) for name, own in bench.readers.items()},
                 "command": command,
             },
-            corpus_facts=lambda dataset: corpus_facts(bench, settings.retrievers, dataset),
+            corpus_facts=lambda dataset: corpus_facts(bench, config, dataset),
             pair_sets=pairs,
-            score_pairs=lambda: score_pairs(config, pairs, log, progress),
+            score_pairs=lambda: score_pairs(config, bench, pairs),
             progress=None if progress is None else lambda done, total: progress("answers", done, total),
             on_message=log,
             retry_errors=retry_errors,
@@ -135,8 +104,37 @@ def run(
         bench.close()
 
 
-def _with_corpus(dataset: DataSet, corpus: tuple[str, str], bench: Bench, searching: str | None) -> DataSet:
-    facts: dict[str, Any] = {"corpus": corpus[1] or corpus[0], "index": None}
-    if searching is not None:
-        facts["index"] = bench.retriever(dataset.name, searching).index.fingerprint
-    return replace(dataset, source={**dataset.source, **facts})
+def _with_corpus(dataset: DataSet, corpus: tuple[str, str], bench: Bench, config: Config) -> DataSet:
+    """The data set with what is searched noted, and without marks that mean other passages.
+
+    Raises:
+        EvalError: A retrieval set of which the corpus has no judged passage.
+    """
+    place = corpus[1] or corpus[0]
+    indexes = {name: bench.retriever(dataset.name, name).index for name in searching(config)}
+    facts: dict[str, Any] = {
+        "corpus": place,
+        "index": ", ".join(dict.fromkeys(index.fingerprint for index in indexes.values())) or None,
+    }
+    marked = {id for q in dataset.questions for id in (*q.qrels, *q.supporting_ids, *q.gold_ids)}
+    if not (indexes and marked):
+        return replace(dataset, source={**dataset.source, **facts})
+    found = next(iter(indexes.values())).find(marked)
+    facts["marked_passages"], facts["marked_passages_in_corpus"] = len(marked), len(found)
+    if found:
+        return replace(dataset, source={**dataset.source, **facts})
+    if dataset.rule is None:
+        raise EvalError(
+            f"{dataset.name}: none of its {len(marked):,} judged passages is in the corpus {place}: name its own, with "
+            f"--corpus or eval.datasets.{dataset.name}.corpus"
+        )
+    bench.log(
+        f"{dataset.name}: none of its {len(marked):,} marked passages is in {place}; recall and ranking measures are left out"
+    )
+    unmarked = [replace(question, supporting_ids=(), gold_ids=(), qrels={}) for question in dataset.questions]
+    return replace(dataset, questions=unmarked, source={**dataset.source, **facts})
+
+
+def searching(config: Config) -> list[str]:
+    """The retrievers of [eval] that have passages, the first one first."""
+    return [name for name in config.eval.retrievers if name != CLOSED_BOOK]

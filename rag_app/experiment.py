@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from eval.data.datasets import Question
 from eval.data.sources import DataSet, PairSet, load_dataset
 from eval.data.specs import DataSetSpec, resolve_spec
 from eval.errors import EvalError
+from eval.ranking import parse_measures
 from rag_app.config import Config
 from rag_app.config_tables import DataSetConfig
-
-OWN_ID = "own_id"
-"""In a question's meta: its id in its data set, where the run had to give it another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +34,16 @@ class Experiment:
         return [*(dataset.name for dataset in self.datasets), *(pairs.name for pairs in self.pairs)]
 
 
-def open_experiment(config: Config, named: Sequence[str], say: Callable[[str], None]) -> Experiment:
+def open_experiment(
+    config: Config, named: Sequence[str], say: Callable[[str], None], *, own_corpus: bool = False
+) -> Experiment:
     """Read the data sets of an evaluation and draw their questions.
 
     Args:
         config: [eval] says how many questions are drawn, and which sets where none is named.
-        named: Registry names, files, folders or name=path, as the command line gives them; they are asked over the
-            configuration's own corpus, a retrieval set's folder over the corpus in it.
+        named: Tables of [eval.datasets], registry names, files, folders or name=path, as the command line gives them;
+            what has no table is asked over the corpus that comes with it, else over the configuration's.
+        own_corpus: The configuration's corpus or index is what the person asked for, and wins over the sets' own.
         say: Told, in a line, of each set and how many of its questions are asked.
 
     Raises:
@@ -51,9 +51,10 @@ def open_experiment(config: Config, named: Sequence[str], say: Callable[[str], N
             where there is none.
     """
     settings = config.eval
+    parse_measures(settings.measures)  # a misspelt one should not have to wait for the hub
     root = Path(settings.data).expanduser()
     if named:
-        specs = [(replace(resolve_spec(name), rule=settings.rule), DataSetConfig()) for name in named]
+        specs = [_named(name, config, root) for name in named]
     else:
         specs = [(_spec(name, table, root, settings.rule), table) for name, table in settings.datasets.items()]
     if not specs:
@@ -71,7 +72,8 @@ def open_experiment(config: Config, named: Sequence[str], say: Callable[[str], N
             experiment.pairs.append(loaded)
             continue
         experiment.datasets.append(loaded if settings.read else replace(loaded, task="retrieval"))
-        experiment.corpora[spec.name] = _corpus(config, table, root, loaded)
+        own = config.corpus, config.index.path
+        experiment.corpora[spec.name] = own if own_corpus else _corpus(config, table, root, loaded)
     return _with_unique_ids(experiment, say)
 
 
@@ -81,15 +83,15 @@ def _with_unique_ids(experiment: Experiment, say: Callable[[str], None]) -> Expe
     if len(set(ids)) == len(ids):
         return experiment
     say("data sets share question ids; in this run NAME: stands before each")
-    named = [
-        replace(own, questions=[_renamed(question, own.name) for question in own.questions])
-        for own in experiment.datasets
-    ]
+    named = [replace(own, questions=[question.renamed() for question in own.questions]) for own in experiment.datasets]
     return replace(experiment, datasets=named)
 
 
-def _renamed(question: Question, dataset: str) -> Question:
-    return replace(question, id=f"{dataset}:{question.id}", meta={**question.meta, OWN_ID: question.id})
+def _named(name: str, config: Config, root: Path) -> tuple[DataSetSpec, DataSetConfig]:
+    rule, table = config.eval.rule, config.eval.datasets.get(name)
+    if table is not None:
+        return _spec(name, table, root, rule), table
+    return replace(resolve_spec(name), rule=rule), DataSetConfig()
 
 
 def _spec(name: str, table: DataSetConfig, root: Path, rule: str) -> DataSetSpec:

@@ -199,21 +199,22 @@ class Pipeline:
         for completion in completions:
             number, prompt = built[completion.id]
             base = _with_prompt(found[number], prompt, prompting)
-            answers[number] = _completed(base, completion, seconds / len(built))
+            answers[number] = _completed(base, completion, seconds.get(completion.id))
         return answers
 
     def _complete(
         self, generator: Generator, prompts: Sequence[Prompt], fresh: bool
-    ) -> tuple[Sequence[Completion], float]:
-        """Completions, and the seconds that the reader took for them."""
-        if self._stages is not None and not fresh:
+    ) -> tuple[Sequence[Completion], dict[str, float]]:
+        """Completions, and each one's share of the seconds that the reader took; none for those known from before."""
+        if self._stages is not None and generator.weights_known and not fresh:
             return self._stages.complete(generator, prompts, self.sampling)
         if not prompts:
-            return [], 0.0
+            return [], {}
         generator.start()  # before the clock is
         started = time.perf_counter()
         completions = generator.generate(prompts, self.sampling)
-        return completions, time.perf_counter() - started
+        share = (time.perf_counter() - started) / len(prompts)
+        return completions, {prompt.id: share for prompt in prompts}
 
 
 def _with_prompt(found: Answer, built: BuiltPrompt, seconds: float) -> Answer:
@@ -227,10 +228,10 @@ def _with_prompt(found: Answer, built: BuiltPrompt, seconds: float) -> Answer:
     )
 
 
-def _completed(base: Answer, completion: Completion, seconds: float) -> Answer:
+def _completed(base: Answer, completion: Completion, seconds: float | None) -> Answer:
     return replace(
         base,
         answer=extract_answer(completion.text),
         error=completion.error,
-        timings=base.timings | {"generate": seconds},
+        timings=base.timings | ({"generate": seconds} if seconds is not None else {}),
     )

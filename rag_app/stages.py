@@ -9,12 +9,14 @@ share its answer. One SQLite file in the data folder; several processes may use 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,9 @@ from rag_app.errors import ConfigError
 from retriever.base import Hit, IndexedRetriever, Retrieved
 
 FILE = "stages.sqlite"
+# Rankings change with the code that makes them: ours (raise RANKING when one may have), and these packages'.
+RANKING = 1
+_RANKING_PACKAGES = ("torch", "transformers", "sentence-transformers", "bm25s", "PyStemmer")
 WAIT_S = 60.0
 # SQLite takes a bounded number of values in one question.
 _AT_ONCE = 500
@@ -58,7 +63,8 @@ class StageCache:
 
     def retrieve(self, retriever: IndexedRetriever, questions: Sequence[str], k: int) -> Retrieved:
         """As `retriever.retrieve`, asking it only what it was not asked before; seconds count what was asked now."""
-        keys = [_key("ranking", retriever.fingerprint, question, k) for question in questions]
+        code = [RANKING, *map(_version, _RANKING_PACKAGES)]
+        keys = [_key("ranking", *code, retriever.fingerprint, question, k) for question in questions]
         known = self._get(keys)
         missing = [place for place, key in enumerate(keys) if key not in known]
         seconds: dict[str, float] = {}
@@ -74,19 +80,23 @@ class StageCache:
 
     def complete(
         self, generator: Generator, prompts: Sequence[Prompt], sampling: Sampling
-    ) -> tuple[list[Completion], float]:
+    ) -> tuple[list[Completion], dict[str, float]]:
         """As `generator.generate`, asking it only what it was not asked before; failures are never kept.
 
         What has finished is kept even if the rest fails.
 
         Returns:
-            The completions in the order of the prompts, and the seconds that the reader worked now.
+            The completions in the order of the prompts; and by prompt id the seconds that the reader worked for it, this
+            prompt's share of its batch, where it was asked now.
         """
         reader = [generator.fingerprint, asdict(sampling)]
         keys = {prompt.id: _key("answer", *reader, prompt.text, prompt.messages) for prompt in prompts}
         known = self._get(keys.values())
         # Prompts that are equal are asked once: the key names the prompt, not the question.
-        waiting = {keys[prompt.id]: prompt for prompt in prompts if keys[prompt.id] not in known}
+        waiting: dict[str, Prompt] = {}
+        for prompt in prompts:
+            if keys[prompt.id] not in known:
+                waiting.setdefault(keys[prompt.id], prompt)
         started = time.perf_counter()
         failed: dict[str, Completion] = {}
 
@@ -102,7 +112,8 @@ class StageCache:
             generator.start()
             started = time.perf_counter()
             generator.generate(list(waiting.values()), sampling, on_result=keep)
-        seconds = time.perf_counter() - started if waiting else 0.0
+        share = (time.perf_counter() - started) / max(1, len(waiting))
+        seconds = {prompt.id: share for prompt in waiting.values()}
         return [
             _completion(prompt.id, known.get(keys[prompt.id]), failed.get(keys[prompt.id])) for prompt in prompts
         ], seconds
@@ -146,6 +157,11 @@ class _Complaints:
 
 def _key(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@cache
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)
 
 
 def _pack(hit: Hit) -> list[Any]:

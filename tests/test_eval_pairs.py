@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap, spearmanr  # type: ignore[import-untyped]
 
-from eval.data.pairs import Pair, read_pairs, spearman
+from eval.data.pairs import Pair, read_pairs, spearman, spearman_difference
 from eval.errors import EvalError
 
 PAIRS = [Pair("A dog runs.", "A cat runs.", 2.5), Pair("x", 'say "x"', 0.0)]
@@ -127,3 +127,21 @@ def test_resamples_without_a_correlation_are_left_out() -> None:
 def test_what_has_no_rank_correlation_is_refused(scores: list[float], golds: list[float], message: str) -> None:
     with pytest.raises(EvalError, match=message):
         spearman(scores, golds)
+
+
+def test_the_difference_of_two_correlations_is_paired() -> None:
+    random = np.random.default_rng(4)
+    golds = random.normal(size=200)
+    base = golds + random.normal(size=200)
+    better = base - 0.5 * (base - golds)
+    found = spearman_difference(better.tolist(), base.tolist(), golds.tolist(), seed=1, resamples=3000)
+    expected = spearmanr(better, golds).statistic - spearmanr(base, golds).statistic
+    assert found.value == pytest.approx(expected) and found.n == 200 and found.interval is not None
+    reference = bootstrap(
+        (better, base, golds),
+        lambda a, b, gold: spearmanr(a, gold).statistic - spearmanr(b, gold).statistic,
+        paired=True, vectorized=False, method="percentile", n_resamples=3000, random_state=2,
+    ).confidence_interval  # fmt: skip
+    assert found.interval == pytest.approx((reference.low, reference.high), abs=0.01)
+    same = spearman_difference(base.tolist(), base.tolist(), golds.tolist(), resamples=50)
+    assert (same.value, same.interval) == (0.0, (0.0, 0.0))

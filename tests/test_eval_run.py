@@ -20,6 +20,8 @@ from eval.data.datasets import Question, default_rule
 from eval.data.pairs import Pair
 from eval.data.sources import DataSet, PairSet
 from eval.errors import EvalError
+from eval.folder import RunFolder
+from eval.publish import publish
 from eval.run import RunResult, run_evaluation
 from eval.view import CorpusFacts, PairScore, RunView
 
@@ -204,7 +206,7 @@ def test_the_folder_holds_configuration_rows_metrics_and_report(tmp_path: Path) 
     for part in (
         "nq (n = 4, rule squad)",
         "questions without an answer: 1 of 4; they count 0",
-        "| cosine | - | 0.225 |",
+        "| cosine | - | 0.300 |",
     ):
         assert part in report, part
     assert "without an answer: 1 of 4" in result.table and "|" not in result.table
@@ -616,11 +618,80 @@ def test_a_retrieval_set_is_ranked_by_those_who_rank_and_read_by_nobody(tmp_path
 def test_sentence_pairs_stand_in_the_figures_and_a_refusal_in_the_notes(tmp_path: Path) -> None:
     scores = [
         PairScore("stsb", "cosine", 10, 0.82, (0.8, 0.84)),
+        PairScore("stsb", "dot", 10, 0.5, (0.4, 0.6), "", "cosine", -0.32, (-0.4, -0.3)),
         PairScore("stsb", "qnorm", 10, None, None, "one-sided"),
     ]
     sets_of_pairs = [PairSet("stsb", [Pair("a", "b", 1.0)] * 10, {"sha256": "ef"})]
     result = run(tmp_path, cosine(), pair_sets=sets_of_pairs, score_pairs=lambda: scores)
-    [own] = [own for own in result.metrics.systems if own.dataset == "stsb"]
+    own, _ = [own for own in result.metrics.systems if own.dataset == "stsb"]
     assert (own.task, own.n, own.measures["Spearman"].value) == ("sts", 10, 0.82)
+    [pair] = [pair for pair in result.metrics.comparisons if pair.dataset == "stsb"]
+    assert (pair.measure, pair.difference, pair.interval, pair.p) == ("Spearman", -0.32, (-0.4, -0.3), None)
     assert RunView.open(result.path).manifest["datasets"]["stsb"]["task"] == "sts"
     assert "stsb: qnorm was refused: one-sided" in result.table and "0.82" in result.table
+
+
+def test_pairs_alone_are_an_evaluation_and_other_pairs_are_another_run(tmp_path: Path) -> None:
+    def score(sha256: str) -> RunResult:
+        pairs = [PairSet("stsb", [Pair("a", "b", 1.0)] * 10, {"sha256": sha256})]
+        scores = [PairScore("stsb", "cosine", 10, 0.82, (0.8, 0.84))]
+        return run_evaluation([], [], tmp_path / "run", pair_sets=pairs, score_pairs=lambda: scores)
+
+    assert [own.measures["Spearman"].value for own in score("ef").metrics.systems] == [0.82]
+    with pytest.raises(EvalError, match='datasets.stsb.sha256 was "ef", now "00"'):
+        score("00")
+
+
+def test_an_unfinished_run_is_published_as_what_it_is(tmp_path: Path) -> None:
+    run(tmp_path, cosine())
+    cut_lines(tmp_path / "run", 3)
+    (tmp_path / "run" / "metrics.json").unlink()
+    with RunFolder.existing(tmp_path / "run") as folder:
+        metrics, table = publish(folder)
+    assert "UNFINISHED: 3 of 5 answers are there; the others count 0 in every figure." in table
+    assert metrics.systems[0].missing == 2 and not (tmp_path / "run" / "metrics.json").exists()
+    assert "UNFINISHED" in (tmp_path / "run" / "report.md").read_text()
+    assert "UNFINISHED" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_run_that_goes_on_under_other_versions_says_so_in_its_report(tmp_path: Path) -> None:
+    run(tmp_path, cosine())
+    cut_lines(tmp_path / "run", 3)
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    manifest["environment"]["packages"]["numpy"] = "0.1"
+    (tmp_path / "run" / "run.json").write_text(json.dumps(manifest))
+    table = run(tmp_path, cosine()).table
+    assert (
+        f'after 3 of 5 answers the run went on under other conditions: packages.numpy was "0.1", now "{np.__version__}"'
+        in table
+    )
+
+
+def test_exported_rankings_carry_the_data_sets_own_ids(tmp_path: Path) -> None:
+    renamed = [question.renamed() for question in QUESTIONS[:2]]
+    ranked = {q.id: Record(q.id, "x", passages(("p1", "Paris"), ("p3", "x")), k=2) for q in renamed}
+    run_evaluation(sets(renamed), [Scripted("cosine", ranked)], tmp_path / "run")
+    lines = (tmp_path / "run" / "trec" / "nq.cosine.run").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["q1", "q1", "q2", "q2"] and renamed[0].id == "nq:q1"
+    assert [line.split()[0] for line in (tmp_path / "run" / "trec" / "nq.qrels").read_text().splitlines()] == [
+        "q1",
+        "q1",
+        "q2",
+    ]
+
+
+@pytest.mark.parametrize("name", ["corpus.json", "questions.jsonl", "recheck.json"])
+def test_damage_in_any_file_of_a_run_is_one_line(tmp_path: Path, name: str) -> None:
+    run(tmp_path, cosine(), corpus_facts=lambda dataset: CorpusFacts(), recheck=1)
+    (tmp_path / "run" / name).write_text('{"a": ')
+    with pytest.raises(EvalError) as caught:
+        RunView.open(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_of_another_format_is_told_as_that(tmp_path: Path) -> None:
+    run(tmp_path, cosine())
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps(manifest | {"format": 1}))
+    with pytest.raises(EvalError, match="has format 1, and this version reads 2"):
+        RunView.open(tmp_path / "run")

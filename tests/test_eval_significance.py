@@ -12,7 +12,7 @@ from statsmodels.stats.contingency_tables import mcnemar  # type: ignore[import-
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
 from eval.errors import EvalError
-from eval.significance import bootstrap_interval, holm, mcnemar_p, measure_intervals, permutation_p, wins_losses
+from eval.significance import bootstrap_interval, holm, mcnemar_p, measure_intervals, permutation_p
 
 
 @given(wins=st.integers(0, 60), losses=st.integers(0, 60))
@@ -30,14 +30,6 @@ def test_mcnemar_p_equals_statsmodels_exact_test(wins: int, losses: int) -> None
 def test_mcnemar_p_of_a_whole_test_set_neither_overflows_nor_vanishes() -> None:
     assert mcnemar_p(2900, 2700) == pytest.approx(stats.binomtest(2900, 5600, 0.5).pvalue, rel=1e-9)
     assert mcnemar_p(11313, 0) == 0.0  # below the smallest float
-
-
-def test_wins_and_losses_count_the_questions_that_one_alone_has_right() -> None:
-    baseline = [True, True, False, False, False]
-    system = [True, False, True, True, False]
-    assert wins_losses(baseline, system) == (2, 1)
-    with pytest.raises(ValueError):
-        wins_losses([True], [])
 
 
 def interval(values: npt.NDArray[np.float64], seed: int) -> tuple[float, float]:

@@ -77,6 +77,16 @@ class TestFiles:
         mine = qa(DataSetSpec("mine", path=str(path), lang="fr", rule="nq_open"))
         assert (mine.rule, mine.lang, mine.questions[0].lang) == ("nq_open", "fr", "fr")
 
+    def test_a_language_that_every_row_names_decides_the_rule(self, tmp_path: Path) -> None:
+        path = jsonl(tmp_path / "x.jsonl", ours(1, lang="de"), ours(2, lang="de"))
+        loaded = qa(DataSetSpec("mine", path=str(path)))
+        assert (loaded.rule, loaded.lang) == ("squad:de", "de")
+        assert qa(DataSetSpec("mine", path=str(path), rule="squad")).rule == "squad"
+        said: list[str] = []
+        mixed = jsonl(tmp_path / "y.jsonl", ours(1, lang="de"), ours(2, lang="fr"))
+        assert qa(DataSetSpec("mine", path=str(mixed)), say=said.append).rule == "squad"
+        assert said == ["mine: rows are in several languages (de, fr), and are scored as en"]
+
     def test_the_source_says_which_file_and_which_of_its_questions(self, tmp_path: Path) -> None:
         path = jsonl(tmp_path / "mine.jsonl", *map(ours, range(1500)))
         said: list[str] = []
@@ -103,7 +113,7 @@ class TestFiles:
         said: list[str] = []
         loaded = qa(DataSetSpec("mine", path=str(path)), say=said.append)
         assert (loaded.source["without_answers"], loaded.source["golds_without_content"]) == (1, 2)
-        assert said == ["mine: 1 of 3 questions have no answer"]
+        assert said == ["mine: 1 of 3 questions have no answer", "mine: of 2 golds rule squad leaves nothing"]
         patterns = qa(DataSetSpec("curatedtrec", path=str(path)))
         assert patterns.rule == "curatedtrec" and patterns.source["golds_without_content"] == 0
 
@@ -267,7 +277,7 @@ class TestHub:
         locks = tmp_path / "data" / "locks"
         first = qa(spec, locks=locks, n=1)
         assert qa(spec, locks=locks).source["sha256"] == first.source["sha256"], "of the whole set, not of the draw"
-        entry = json.loads((locks / LOCK_FILE).read_text())[f"{flashrag}:nq:test"]
+        entry = json.loads((locks / LOCK_FILE).read_text())[f"{flashrag}:nq:test:nq:{{}}"]
         assert (entry["sha256"], entry["rows"]) == (first.source["sha256"], 4)
         qa(replace(spec, split="dev"), locks=locks)
         path = flashrag / "nq" / "test.jsonl"

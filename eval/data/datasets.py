@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,20 @@ class Question:
     excluded_ids: tuple[str, ...] = ()
     lang: str = ""
     meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def own_id(self) -> str:
+        """Its id in its data set, where the run had to give it another (`renamed`)."""
+        return str(self.meta.get("own_id", self.id))
+
+    def renamed(self) -> Question:
+        """The same with its data set's name before its id, for runs whose data sets share ids."""
+        return replace(self, id=f"{self.dataset}:{self.id}", meta={**self.meta, "own_id": self.id})
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether there is a gold that is not blank."""
+        return any(answer.strip() for answer in self.answers)
 
     @property
     def relevance(self) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ def hub_rows(hub: str, subset: str, split: str) -> Iterator[tuple[str, dict[str,
     """
     from datasets import load_dataset
 
+    # It tells of each retry; whoever has no hub reads one line at the end instead.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     what = ", ".join(filter(None, (hub, subset, split)))
     try:
         rows = load_dataset(hub, subset or None, split=split or None, streaming=True)

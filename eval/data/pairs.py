@@ -115,15 +115,57 @@ def spearman(
     value = float(_rank_correlations(*(column[None] for column in table))[0])
     if n < 3:
         return Correlation(value, None, n)
+    found = [_rank_correlations(*(column[drawn] for column in table)) for drawn in _draws(n, seed, resamples)]
+    return Correlation(value, _interval(found, level), n)
+
+
+def spearman_difference(
+    scores: Sequence[float],
+    baseline: Sequence[float],
+    golds: Sequence[float],
+    seed: int = 0,
+    *,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Correlation:
+    """Spearman's rho of a system minus that of a baseline on the same pairs, with its paired bootstrap interval.
+
+    Args:
+        scores: [n] the system's similarities.
+        baseline: [n] the baseline's.
+        golds: [n] people's.
+        seed: As in `spearman`.
+        resamples: As in `spearman`.
+        level: As in `spearman`.
+
+    Raises:
+        EvalError: As `spearman`.
+    """
+    own, other = (spearman(values, golds, resamples=0) for values in (scores, baseline))
+    if own.n < 3:
+        return Correlation(own.value - other.value, None, own.n)
+    columns = [np.asarray(values, dtype=np.float64) for values in (scores, baseline, golds)]
+    found = []
+    for drawn in _draws(own.n, seed, resamples):
+        a, b, gold = (column[drawn] for column in columns)
+        found.append(_rank_correlations(a, gold) - _rank_correlations(b, gold))
+    return Correlation(own.value - other.value, _interval(found, level), own.n)
+
+
+def _draws(n: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int32]]:
+    """[m, n] positions of n pairs drawn with replacement, in blocks of bounded size, `resamples` rows in all."""
     rng = np.random.default_rng(seed)
     at_once = max(1, _DRAWS_AT_ONCE // n)
-    found = []
     for start in range(0, resamples, at_once):
-        drawn = rng.integers(0, n, size=(min(at_once, resamples - start), n), dtype=np.int32)
-        found.append(_rank_correlations(*(column[drawn] for column in table)))
+        yield rng.integers(0, n, size=(min(at_once, resamples - start), n), dtype=np.int32)
+
+
+def _interval(found: Sequence[npt.NDArray[np.float64]], level: float) -> tuple[float, float] | None:
+    if not found:
+        return None
     tail = (1 - level) / 2
     low, high = np.nanquantile(np.concatenate(found), [tail, 1 - tail])
-    return Correlation(value, (float(low), float(high)), n)
+    return float(low), float(high)
 
 
 def _rank_correlations(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

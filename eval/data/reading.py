@@ -150,7 +150,8 @@ def from_hub(spec: DataSetSpec, *, normalised: bool) -> Read:
             return replace(read, pairs=to_pairs(rows, spec.hub, spec.columns))
         if format_ == "beir":
             queries = beir_queries(hub_rows(spec.hub, "queries", "queries"))
-            return replace(read, questions=beir_questions(queries, beir_qrels(rows), spec.hub, spec.name))
+            judged = beir_questions(queries, beir_qrels(rows), spec.hub, spec.name)
+            return replace(read, questions=judged, corpus=f"hub:{spec.hub}:corpus")
         if format_ == "bright":
             return replace(read, questions=bright_questions(rows, spec.columns, spec.hub, spec.name))
         mapped = map_rows(rows, spec.columns, normalised=normalised)

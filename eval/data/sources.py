@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -72,10 +73,8 @@ def load_dataset(
     tell = say or (lambda line: None)
     info = find(spec.name)
     spec = completed(spec, info)
-    # A rule that somebody names is meant as it is.
-    rule = get_rule(spec.rule or rule_with_language(default_rule(spec.name), spec.lang))
     # TriviaQA's own rule goes with its normalised aliases, every other rule with the raw ones.
-    normalised = rule.name == "triviaqa"
+    normalised = get_rule(spec.rule or default_rule(spec.name)).name == "triviaqa"
     if spec.path:
         read = from_path(spec, info.columns if info is not None else {}, normalised=normalised)
     else:
@@ -90,17 +89,22 @@ def load_dataset(
     source = read.source([read.items[position] for position in chosen], seed)
     _check_hash(spec, source["sha256"])
     if not spec.path and locks is not None:
-        key = ":".join(filter(None, (spec.hub, spec.subset, spec.split)))
+        # Name and columns are part of what is hashed.
+        columns = json.dumps(dict(spec.columns), sort_keys=True)
+        key = ":".join(filter(None, (spec.hub, spec.subset, spec.split, spec.name, columns)))
         check_lock(locks, spec.name, key, source["sha256"], len(read.items))
     if info is not None and info.licence:
         source["licence"] = info.licence
     if len(chosen) < len(read.items):
         kind = "pairs" if read.pairs else "questions"
         tell(f"{spec.name}: {len(chosen):,} of {len(read.items):,} {kind}, drawn with seed {seed}")
+    lang = _language(spec, read.questions, tell)
+    # A rule that somebody names is meant as it is.
+    rule = get_rule(spec.rule or rule_with_language(default_rule(spec.name), lang))
     if read.pairs:
         return PairSet(spec.name, [read.pairs[position] for position in chosen], source)
     questions = [
-        replace(question, dataset=spec.name, lang=question.lang or spec.lang)
+        replace(question, dataset=spec.name, lang=question.lang or lang)
         for question in (read.questions[position] for position in chosen)
     ]
     named = dict.fromkeys(question.dataset for question in read.questions)
@@ -109,11 +113,23 @@ def load_dataset(
     asked = any(question.answers for question in read.questions)
     judged = any(question.relevance for question in read.questions)
     if judged and not asked:
-        return DataSet(spec.name, "retrieval", questions, None, spec.lang, source, read.corpus)
+        return DataSet(spec.name, "retrieval", questions, None, lang, source, read.corpus)
     source.update(_empty_golds(questions, rule))
     if source["without_answers"]:
         tell(f"{spec.name}: {source['without_answers']:,} of {len(questions):,} questions have no answer")
-    return DataSet(spec.name, "qa", questions, rule.name, spec.lang, source, read.corpus)
+    if source["golds_without_content"]:
+        tell(f"{spec.name}: of {source['golds_without_content']:,} golds rule {rule.name} leaves nothing")
+    return DataSet(spec.name, "qa", questions, rule.name, lang, source, read.corpus)
+
+
+def _language(spec: DataSetSpec, questions: Sequence[Question], tell: Say) -> str:
+    """The one that all rows name, else the spec's."""
+    named = {question.lang for question in questions}
+    if len(named - {""}) > 1:
+        tell(
+            f"{spec.name}: rows are in several languages ({', '.join(sorted(named - {''}))}), and are scored as {spec.lang or 'en'}"
+        )
+    return next(iter(named)) if len(named) == 1 and "" not in named else spec.lang
 
 
 def _empty_golds(questions: Sequence[Question], rule: Rule) -> dict[str, int]:

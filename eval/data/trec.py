@@ -18,21 +18,18 @@ Files are written whole under another name and then renamed: a reader never sees
 from __future__ import annotations
 
 import gzip
-import math
 import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
 
 from eval.data.datasets import Question
 from eval.errors import EvalError
-
-Layout = Literal["trec", "beir"]
 
 BEIR_HEADER = ("query-id", "corpus-id", "score")
 _MARK = "escaped:"
@@ -94,42 +91,14 @@ def write_run(path: str | Path, questions: Sequence[Question], rows: Mapping[str
     _write(path, "".join(lines))
 
 
-def read_run(path: str | Path) -> dict[str, list[tuple[str, float]]]:
-    """Rankings by query id: (document id, score) by falling score; equal scores stay in the order of the file.
-
-    Plain or .gz. The columns Q0, rank and tag are not looked at, as in trec_eval.
-
-    Raises:
-        EvalError: Names the line: not 6 columns, a score that is no finite number, or a document twice for a query; or
-            the file: absent, unreadable.
-    """
-    rankings: dict[str, dict[str, float]] = {}
-    for where, line in _lines(path):
-        columns = line.split()
-        if len(columns) != 6:
-            raise EvalError(f"{where}: must have 6 columns (query Q0 document rank score tag), got {len(columns)}")
-        query, document = _unescape(columns[0]), _unescape(columns[2])
-        ranking = rankings.setdefault(query, {})
-        if document in ranking:
-            raise EvalError(f"{where}: document {document!r} was already ranked for query {query!r}: keep one line")
-        ranking[document] = _score(columns[4], where)
-    return {query: sorted(ranking.items(), key=lambda item: -item[1]) for query, ranking in rankings.items()}
-
-
-def write_qrels(path: str | Path, qrels: Mapping[str, Mapping[str, int]], *, layout: Layout = "trec") -> None:
-    """Write judgments: `query 0 document grade` ("trec") or a header and `query TAB document TAB grade` ("beir").
+def write_qrels(path: str | Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
+    """Write judgments: `query 0 document grade`.
 
     Raises:
         EvalError: The file cannot be written.
     """
     judged = [(query, document, grade) for query, grades in qrels.items() for document, grade in grades.items()]
-    if layout == "trec":
-        lines = [f"{_escape(query)} 0 {_escape(document)} {grade}\n" for query, document, grade in judged]
-    else:
-        lines = ["\t".join(BEIR_HEADER) + "\n"]
-        lines += [
-            f"{_escape(query, 'beir')}\t{_escape(document, 'beir')}\t{grade}\n" for query, document, grade in judged
-        ]
+    lines = [f"{_escape(query)} 0 {_escape(document)} {grade}\n" for query, document, grade in judged]
     _write(path, "".join(lines))
 
 
@@ -229,20 +198,8 @@ def _field(fields: Mapping[str, str], name: str, label: str) -> str:
     return text[len(label) :].strip() if text.lower().startswith(label.lower()) else text
 
 
-def _score(text: str, where: str) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise EvalError(f"{where}: the score must be a finite number, got {text!r}")
-    return score
-
-
-def _escape(id: str, layout: Layout = "trec") -> str:
-    # Between tabs, blanks do no harm, and BEIR's own readers would not know the mark.
-    breaks = any(char in "\t\r\n" for char in id) if layout == "beir" else id != "".join(id.split())
-    if id and not breaks and not id.startswith(_MARK):
+def _escape(id: str) -> str:
+    if id and id == "".join(id.split()) and not id.startswith(_MARK):
         return id
     return _MARK + _WHITE.sub(lambda found: quote(found[0]), id)
 

@@ -128,6 +128,7 @@ def answers(systems: Sequence[SystemMetrics]) -> Table | None:
         ("system", lambda own: own.system),
         ("n", lambda own: str(own.n)),
         ("missing", lambda own: str(own.missing)),
+        ("empty", lambda own: str(own.empty)),
         ("EM", lambda own: with_interval(own.em, own.em_interval, "EM")),
         ("F1", lambda own: with_interval(own.f1, own.f1_interval, "F1")),
         ("contains", lambda own: number(own.contains)),
@@ -240,7 +241,7 @@ def notes(metrics: Metrics) -> list[str]:
     if any(own.em is not None for own in metrics.systems):
         found += [
             "EM and F1 in percent of all questions; a question without an answer counts 0.",
-            "contains: a gold stands in the answer (not EM); words: mean length of the answers.",
+            "contains: a gold stands in the answer (not EM); words: mean length of the answers; empty: answers of no words.",
         ]
     if any(own.measures for own in metrics.systems):
         found.append("Ranking measures as ir-measures computes them, 0 to 1.")
