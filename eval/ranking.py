@@ -48,10 +48,21 @@ def deepest_cutoff(names: Sequence[str]) -> int:
     Raises:
         EvalError: As `parse_measures`.
     """
-    return max(
-        (int(measure["cutoff"] or 0) for measure in parse_measures(names) if "cutoff" in measure.SUPPORTED_PARAMS),
-        default=0,
-    )
+    return max((int(measure.params.get("cutoff", 0)) for measure in parse_measures(names)), default=0)
+
+
+def applicable(names: Sequence[str], questions: Sequence[Question]) -> list[str]:
+    """The measures that can tell rankings of these questions apart.
+
+    Left out are those that ask for a grade (rel=2) which no passage of the set has: they would be 0 for everybody, as TREC
+    DL's are on a set of one grade.
+
+    Raises:
+        EvalError: As `parse_measures`.
+    """
+    highest = max((grade for question in questions for grade in question.relevance.values()), default=0)
+    parsed = zip(names, parse_measures(names), strict=True)
+    return [name for name, measure in parsed if int(measure.params.get("rel", 1)) <= highest]
 
 
 def per_question(

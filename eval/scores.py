@@ -73,7 +73,7 @@ def ranking_values(measures: Sequence[str], questions: Sequence[Question], rows:
     """Ranking measures of one system over the judged questions, in the questions' order; {} when none is judged.
 
     Args:
-        measures: ir-measures names.
+        measures: ir-measures names; those that do not fit the questions' grades are left out (`eval.ranking.applicable`).
         questions: Of one data set.
         rows: The system's rows by question id; a judged question without one counts 0.
 
@@ -84,11 +84,12 @@ def ranking_values(measures: Sequence[str], questions: Sequence[Question], rows:
     judged = [question.id for question in questions if question.relevance]
     if not measures or not judged:
         return {}
-    from eval.ranking import per_question
+    from eval.ranking import applicable, per_question
 
-    found = per_question(measures, questions, rows)
+    fitting = applicable(measures, questions)
+    found = per_question(fitting, questions, rows)
     values: Values = {}
-    for measure in measures:
+    for measure in fitting:
         own = found.get(measure, {})
         for id in judged:
             if id not in own or not math.isfinite(own[id]):

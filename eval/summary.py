@@ -164,6 +164,8 @@ def summarise(
         EvalError: An unknown rule or measure.
         ValueError: A ranking measure lacks a value that it should have.
     """
+    from eval.ranking import applicable
+
     metrics = Metrics(seed)
     comparisons: list[Comparison] = []
     # Over the whole run: a retriever that failed on all of one data set counts 0 there, unlike closed book.
@@ -190,6 +192,8 @@ def summarise(
                 before, after = values[systems[0]], values[system]
                 comparisons += compare_values(systems[0], system, dataset, before, after, seed)
         metrics.notes.extend(_notes(dataset, systems, retrieves, measures, judged))
+        if judged and (left_out := [name for name in measures if name not in applicable(measures, members)]):
+            metrics.notes.append(f"{dataset}: no passage has so high a grade, left out: {', '.join(left_out)}.")
     metrics.comparisons.extend(with_holm(comparisons))
     return metrics
 

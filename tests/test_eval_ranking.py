@@ -15,7 +15,7 @@ import pytrec_eval
 from eval.data.datasets import Question
 from eval.data.trec import write_qrels, write_run
 from eval.errors import EvalError
-from eval.ranking import parse_measures, per_question
+from eval.ranking import applicable, deepest_cutoff, parse_measures, per_question
 
 
 def question(id: str, **fields: Any) -> Question:
@@ -223,3 +223,16 @@ def test_values_equal_trec_evals_own_where_no_scores_are_tied() -> None:
     ours = per_question(list(names), questions, rows)
     for name, theirs_name in names.items():
         assert {id: ours[name][id] for id in rows} == {id: values[theirs_name] for id, values in theirs.items()}
+
+
+def test_a_grade_that_no_passage_has_makes_no_figure() -> None:
+    one_grade = [Question("q", "scifact", "?", (), qrels={"a": 1, "b": 0})]
+    two_grades = [*one_grade, Question("r", "dl", "?", (), qrels={"a": 2})]
+    names = ["nDCG@10", "AP(rel=2)@100", "RR(rel=3)@10"]
+    assert applicable(names, one_grade) == ["nDCG@10"]
+    assert applicable(names, two_grades) == ["nDCG@10", "AP(rel=2)@100"]
+
+
+def test_the_deepest_cutoff_is_how_many_passages_must_be_there() -> None:
+    assert deepest_cutoff(["nDCG@10", "Recall@100", "MAP"]) == 100
+    assert deepest_cutoff(["AP"]) == deepest_cutoff([]) == 0
