@@ -213,7 +213,8 @@ def _pair(
         if rule is not None:
             em = (_exact_match(asked, rows_a, rule), _exact_match(asked, rows_b, rule))
     depth = min(_depth(row for row, _ in both), _depth(row for _, row in both))
-    other_answers = [pair for pair in both if _answer(pair[0]) != _answer(pair[1])]
+    # Where one of the runs asked no reader there are no answers to differ.
+    other_answers = [pair for pair in both if _answer(pair[0]) != _answer(pair[1])] if rule is not None else []
     rankings = sum(_ranking(a, depth) != _ranking(b, depth) for a, b in both)
     marks = (first.manifest["systems"][names[0]], second.manifest["systems"][names[1]])
     return SystemPair(

@@ -58,7 +58,7 @@ class RunFolder:
         except (TypeError, ValueError) as error:
             raise EvalError(f"the configuration of a run must be plain JSON values: {error}") from None
         try:
-            self._refuse_foreign()
+            self.refuse_foreign(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = _acquire(self.path / _LOCK)
             try:
@@ -66,7 +66,7 @@ class RunFolder:
                 if self.resumed:
                     self.manifest = self._matching_manifest(wanted)
                 else:
-                    self._refuse_foreign()
+                    self.refuse_foreign(self.path)
                     self.manifest = wanted
                     self.write(RUN, json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
                 self._load_rows(question_ids)
@@ -162,15 +162,21 @@ class RunFolder:
         # Unbuffered: what a full disk did not take must not be tried again when the file is closed.
         return (self.path / PREDICTIONS).open("ab", buffering=0)
 
-    def _refuse_foreign(self) -> None:
-        if not self.path.exists():
+    @staticmethod
+    def refuse_foreign(path: Path) -> None:
+        """Refuse what cannot be a run's folder; that it holds this very run is seen when it is opened.
+
+        Raises:
+            EvalError: A file, or a folder of something else.
+        """
+        if not path.exists():
             return
-        if not self.path.is_dir():
-            raise EvalError(f"{self.path} is a file: give a folder for the run")
-        names = {entry.name for entry in self.path.iterdir()} - _LEFTOVERS
+        if not path.is_dir():
+            raise EvalError(f"{path} is a file: give a folder for the run")
+        names = {entry.name for entry in path.iterdir()} - _LEFTOVERS
         if names and RUN not in names:
             raise EvalError(
-                f"{self.path} is not empty and no evaluation (it has {min(names)!r} but no {RUN}): give another folder"
+                f"{path} is not empty and no evaluation (it has {min(names)!r} but no {RUN}): give another folder"
             )
 
     def _matching_manifest(self, wanted: dict[str, Any]) -> dict[str, Any]:

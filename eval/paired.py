@@ -133,12 +133,23 @@ def compare_values(
 
 
 def with_holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The same with `p_holm`, adjusted over all of them that are by the same measure."""
+    """The same with `p_holm`, adjusted over all of them that are by the same measure.
+
+    Systems that rank alike (one retriever with several readers or k; qnorm and dot) are one hypothesis and count once,
+    and a system that differs nowhere is none.
+    """
     adjusted: dict[int, float | None] = {}
     for measure in dict.fromkeys(comparison.measure for comparison in comparisons):
         members = [place for place, comparison in enumerate(comparisons) if comparison.measure == measure]
-        adjusted.update(zip(members, holm([comparisons[place].p for place in members]), strict=True))
+        kinds = {place: _hypothesis(comparisons[place]) for place in members}
+        distinct = {kinds[place]: comparisons[place].p for place in members if not comparisons[place].identical}
+        found = dict(zip(distinct, holm(list(distinct.values())), strict=True))
+        adjusted |= {place: found.get(kinds[place], comparisons[place].p) for place in members}
     return [replace(comparison, p_holm=adjusted[place]) for place, comparison in enumerate(comparisons)]
+
+
+def _hypothesis(one: Comparison) -> tuple[object, ...]:
+    return one.baseline, one.dataset, one.n, one.difference, one.interval, one.wins, one.losses, one.p
 
 
 def _changes(measure: str, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:

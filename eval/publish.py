@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from eval.data.pairs import RESAMPLES as PAIR_RESAMPLES
 from eval.data.trec import write_qrels, write_run
 from eval.folder import RunFolder
 from eval.report.html import html_report
@@ -52,6 +53,10 @@ def measure(view: RunView) -> Metrics:
     )
     metrics.systems.extend(_pair_metrics(score) for score in view.pairs if score.spearman is not None)
     metrics.comparisons.extend(_pair_comparison(score) for score in view.pairs if score.difference is not None)
+    if any(score.interval for score in view.pairs):
+        metrics.notes.append(
+            f"Spearman's intervals are over pairs, {PAIR_RESAMPLES:,} resamples; its differences have no test."
+        )
     metrics.notes.extend(
         f"{score.dataset}: {score.system} was refused: {score.refused}" for score in view.pairs if score.refused
     )

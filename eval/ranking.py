@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from eval.data.datasets import Question
 from eval.data.trec import exported
-from eval.errors import EvalError
+from eval.errors import EvalError, UsageError
 
 if TYPE_CHECKING:
     from ir_measures import Measure
@@ -112,18 +112,18 @@ def _parse(name: str) -> Measure:
     try:
         measure = ir_measures.parse_measure(name.strip())
     except NameError:
-        raise EvalError(f"there is no measure {name!r}: {_nearest(name)}") from None
+        raise UsageError(f"there is no measure {name!r}: {_nearest(name)}") from None
     except Exception:  # noqa: BLE001 (a name may break its parser in many ways, and all are mistakes of whoever wrote it)
-        raise EvalError(f"measure {name!r} cannot be read: {_GRAMMAR}") from None
+        raise UsageError(f"measure {name!r} cannot be read: {_GRAMMAR}") from None
     if "cutoff" in measure.SUPPORTED_PARAMS and measure.SUPPORTED_PARAMS["cutoff"].required:
         measure.params.setdefault("cutoff", None)
     cutoff = measure.params.get("cutoff", 1)
     if cutoff is None:
-        raise EvalError(f"measure {name!r} needs a cutoff: write {name.strip()}@10")
+        raise UsageError(f"measure {name!r} needs a cutoff: write {name.strip()}@10")
     if isinstance(cutoff, bool) or not isinstance(cutoff, int) or not 1 <= cutoff <= _LARGEST_CUTOFF:
-        raise EvalError(f"measure {name!r}: the cutoff must be a whole number from 1 to {_LARGEST_CUTOFF}: {_GRAMMAR}")
+        raise UsageError(f"measure {name!r}: the cutoff must be a whole number from 1 to {_LARGEST_CUTOFF}: {_GRAMMAR}")
     if not isinstance(measure.aggregator(), ir_measures.MeanAgg):
-        raise EvalError(f"measure {name!r} is a count over all questions, not a mean of theirs: choose another")
+        raise UsageError(f"measure {name!r} is a count over all questions, not a mean of theirs: choose another")
     _try(name, measure)
     return measure
 
@@ -137,7 +137,7 @@ def _try(name: str, measure: Measure) -> None:
     except Exception as error:  # noqa: BLE001 (assertions, type errors ...: whatever the library answers odd parameters with)
         raise EvalError(f"measure {name!r} cannot be computed: {error}") from None
     if not supported:
-        raise EvalError(f"measure {name!r} is not among those of trec_eval: {_GRAMMAR}")
+        raise UsageError(f"measure {name!r} is not among those of trec_eval: {_GRAMMAR}")
 
 
 @lru_cache(maxsize=1)

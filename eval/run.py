@@ -263,7 +263,7 @@ def _recheck(
     """Ask each reader some questions once more: from the last to the first, in batches of half the size."""
     size = max(1, batch_size // 2)
     rechecks, seen = [], set()
-    for system in systems:
+    for system in reversed(systems):  # the last reader is the one that is still loaded
         if system.reader is None or system.reader in seen:
             continue
         seen.add(system.reader)

@@ -164,8 +164,6 @@ def summarise(
         EvalError: An unknown rule or measure.
         ValueError: A ranking measure lacks a value that it should have.
     """
-    from eval.ranking import applicable
-
     metrics = Metrics(seed)
     comparisons: list[Comparison] = []
     # Over the whole run: a retriever that failed on all of one data set counts 0 there, unlike closed book.
@@ -173,7 +171,6 @@ def summarise(
     for dataset in dict.fromkeys(question.dataset for question in questions):
         members = [question for question in questions if question.dataset == dataset]
         rule = rules[dataset]
-        judged = any(question.relevance for question in members)
         values: dict[str, Values] = {}
         for system in systems:
             own = {q.id: row for q in members if (row := rows.get((system, q.id))) is not None}
@@ -191,9 +188,7 @@ def summarise(
             if system in values and systems[0] in values:
                 before, after = values[systems[0]], values[system]
                 comparisons += compare_values(systems[0], system, dataset, before, after, seed)
-        metrics.notes.extend(_notes(dataset, systems, retrieves, measures, judged))
-        if judged and (left_out := [name for name in measures if name not in applicable(measures, members)]):
-            metrics.notes.append(f"{dataset}: no passage has so high a grade, left out: {', '.join(left_out)}.")
+        metrics.notes.extend(_notes(dataset, systems, retrieves, measures, members))
     metrics.comparisons.extend(with_holm(comparisons))
     return metrics
 
@@ -288,19 +283,34 @@ def _retrieval_curves(
 
 
 def _notes(
-    dataset: str, systems: Sequence[str], retrieves: Mapping[str, bool], measures: Sequence[str], judged: bool
+    dataset: str,
+    systems: Sequence[str],
+    retrieves: Mapping[str, bool],
+    measures: Sequence[str],
+    questions: Sequence[Question],
 ) -> list[str]:
     """What this data set's tables lack of the ranking measures, and why."""
+    from eval.ranking import applicable
+
     if not measures or not any(retrieves.values()):
         return []
+    judged = sum(bool(question.relevance) for question in questions)
     if not judged:
         return [f"{dataset}: no passage is judged, so there are no ranking measures ({', '.join(measures)})."]
+    found = []
+    if judged < len(questions):
+        found.append(
+            f"{dataset}: ranking measures are over the {judged} of {len(questions)} questions with marked passages."
+        )
+    fitting = applicable(measures, questions)
+    if left_out := [name for name in measures if name not in fitting]:
+        found.append(f"{dataset}: no passage has so high a grade, left out: {', '.join(left_out)}.")
     if not retrieves[systems[0]] and len(systems) > 1:
-        return [
+        found.append(
             f"{dataset}: {systems[0]}, which the others are compared with, retrieves nothing: ranking measures are not "
             "compared; put a system with a retriever first to compare them."
-        ]
-    return []
+        )
+    return found
 
 
 def _percent_interval(interval: Interval | None) -> Interval | None:

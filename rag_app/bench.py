@@ -57,6 +57,7 @@ class Bench:
         self._stages = StageCache(config.resolved_data_dir()) if config.eval.cache else None
         self._loading = threading.RLock()
         self._generator: tuple[str, Generator] | None = None
+        self._fingerprints: dict[str, str] = {}
         encoders: dict[str, Encoder] = {}
         self._encoders = Stores(config, log, progress, encoders)
         self.pipelines: dict[tuple[str, str], Pipeline] = {}
@@ -79,6 +80,12 @@ class Bench:
                 self._close_reader()
                 self._generator = (reader, load_reader(self.readers[reader], self.log))
             return self._generator[1]
+
+    def reader_fingerprint(self, reader: str) -> str:
+        """Of a reader, which is made for it once."""
+        if reader not in self._fingerprints:
+            self._fingerprints[reader] = self.generator(reader).fingerprint
+        return self._fingerprints[reader]
 
     def retriever(self, dataset: str, name: str) -> IndexedRetriever:
         """A retriever over a data set's corpus."""
@@ -157,7 +164,7 @@ class System:
                 "depth": self._depth,
                 "prompt": prompt_sha256(config.prompt) if reads else None,
                 "decoding": config.decoding.model_dump() if reads else None,
-                "reader": self._bench.generator(self.reader).fingerprint if reads else None,
+                "reader": self._bench.reader_fingerprint(self.reader) if reads else None,
             }
             self._fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         return self._fingerprint
@@ -241,4 +248,8 @@ def make_systems(config: Config, bench: Bench, datasets: Sequence[DataSet]) -> l
                 depth = 0 if closed else max(settings.depth, deepest_cutoff(settings.measures))
                 systems.append(System(label, bench, name, reader, k, depth, ranks=ranks, datasets=datasets))
     # Without a reader closed book has nothing to say, nor has a second k.
-    return [system for system in systems if any(system.asks(dataset.name) for dataset in datasets)]
+    asking = [system for system in systems if any(system.asks(dataset.name) for dataset in datasets)]
+    if datasets and len(asking) < len(systems):
+        left_out = ", ".join(system.name for system in systems if system not in asking)
+        bench.log(f"no row for {left_out}: nothing is read, and the ranking is that of another row or none")
+    return asking

@@ -113,15 +113,15 @@ class Config(Table):
         Of retrievers and encoders those that the evaluation uses. Corpora and question files are not in it: their
         contents have fingerprints of their own.
         """
-        used = self._used_retrievers()
+        used = self.used_retrievers()
         encoders = {self.retrievers[name].encoder for name in used}
         settings = self.model_dump(mode="json", exclude=_NOT_FINGERPRINTED)
         settings["retrievers"] = {name: table for name, table in settings["retrievers"].items() if name in used}
         settings["encoders"] = {name: table for name, table in settings["encoders"].items() if name in encoders}
         return settings
 
-    def _used_retrievers(self) -> set[str]:
-        """Those of [eval], and the ones that they are made of."""
+    def used_retrievers(self) -> set[str]:
+        """The retrievers of [eval], and the ones that they are made of."""
         waiting = [name for name in self.eval.retrievers if name in self.retrievers]
         used: set[str] = set()
         while waiting:

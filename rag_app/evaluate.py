@@ -12,6 +12,7 @@ import numpy as np
 from eval.corpus import find_answerable
 from eval.data.sources import DataSet
 from eval.errors import EvalError
+from eval.folder import RunFolder
 from eval.run import RunResult, run_evaluation
 from eval.view import CorpusFacts
 from rag_app.bench import Bench, make_systems
@@ -72,10 +73,8 @@ def run(
     """
     settings = config.eval
     ids = {own.name: {q.question: q.own_id for q in own.questions} for own in experiment.datasets}
-    for name, by_text in ids.items():
-        asked = next(len(own.questions) for own in experiment.datasets if own.name == name)
-        if len(by_text) < asked and any(own.kind == "trec_run" for own in config.retrievers.values()):
-            log(f"{name}: {asked - len(by_text)} questions have another's text; a TREC run ranks for one of them only")
+    RunFolder.refuse_foreign(out)  # before anything takes time
+    _refuse_equal_texts(config, experiment)
     bench = Bench(config, experiment.corpora, ids, log, progress)
     pairs = experiment.pairs
     try:
@@ -102,6 +101,24 @@ def run(
         )
     finally:
         bench.close()
+
+
+def _refuse_equal_texts(config: Config, experiment: Experiment) -> None:
+    """A retriever is given texts, and a TREC run knows ids: two questions of one text cannot be told apart there.
+
+    Raises:
+        EvalError: There are such questions, and a TREC run among the retrievers.
+    """
+    runs = [name for name in config.used_retrievers() if config.retrievers[name].kind == "trec_run"]
+    for dataset in experiment.datasets if runs else []:
+        seen: dict[str, str] = {}
+        for question in dataset.questions:
+            other = seen.setdefault(question.question, question.id)
+            if other != question.id:
+                raise EvalError(
+                    f"{dataset.name}: questions {other!r} and {question.id!r} have the same text, and {runs[0]} is a TREC "
+                    "run, which ranks by id: evaluate it with ir_measures, or leave one of the questions out"
+                )
 
 
 def _with_corpus(dataset: DataSet, corpus: tuple[str, str], bench: Bench, config: Config) -> DataSet:

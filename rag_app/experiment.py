@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from eval.data.sources import DataSet, PairSet, load_dataset
 from eval.data.specs import DataSetSpec, resolve_spec
-from eval.errors import EvalError
+from eval.errors import UsageError
 from eval.ranking import parse_measures
 from rag_app.config import Config
 from rag_app.config_tables import DataSetConfig
@@ -47,7 +48,8 @@ def open_experiment(
         say: Told, in a line, of each set and how many of its questions are asked.
 
     Raises:
-        EvalError: There is nothing to ask, or a set that cannot be read, is not what it should be, or needs the hub
+        UsageError: There is nothing to ask, or a name that cannot be used.
+        EvalError: A set that cannot be read, is not what it should be, or needs the hub
             where there is none.
     """
     settings = config.eval
@@ -58,14 +60,18 @@ def open_experiment(
     else:
         specs = [(_spec(name, table, root, settings.rule), table) for name, table in settings.datasets.items()]
     if not specs:
-        raise EvalError(
+        raise UsageError(
             "there is nothing to evaluate: name a data set (nq, a file of questions, a BEIR folder) or a configuration "
             "with [eval.datasets], such as configs/experiments/demo.toml"
         )
     experiment = Experiment()
     for spec, table in specs:
+        if not re.fullmatch(r"\w[\w.+-]*", spec.name):
+            raise UsageError(
+                f"a data set's name may hold letters, digits, and . _ + - only, since files are called by it; got {spec.name!r}"
+            )
         if spec.name in experiment.corpora or any(spec.name == pairs.name for pairs in experiment.pairs):
-            raise EvalError(f"data set {spec.name!r} is named twice; give one of them another name (NAME=PATH)")
+            raise UsageError(f"data set {spec.name!r} is named twice; give one of them another name (NAME=PATH)")
         locked = config.resolved_data_dir() / "datasets"
         loaded = load_dataset(spec, n=settings.n or None, seed=settings.seed, say=say, locks=locked)
         if isinstance(loaded, PairSet):

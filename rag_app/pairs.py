@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from eval.data.pairs import spearman, spearman_difference
 from eval.data.sources import PairSet
+from eval.errors import EvalError
 from eval.view import PairScore
 from rag_app.bench import Bench
 from rag_app.config import Config
@@ -27,10 +28,10 @@ def score_pairs(config: Config, bench: Bench, sets: Sequence[PairSet]) -> list[P
         for name in config.eval.retrievers:
             try:
                 scores = _scores(config, bench, name, pairs)
-            except RetrieverError as error:
+                own = spearman(scores, golds, config.eval.seed)
+            except (RetrieverError, EvalError) as error:
                 found.append(PairScore(pairs.name, name, len(golds), None, None, str(error)))
                 continue
-            own = spearman(scores, golds, config.eval.seed)
             if baseline is None:
                 baseline = name, scores
                 found.append(PairScore(pairs.name, name, own.n, own.value, own.interval))

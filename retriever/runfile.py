@@ -6,6 +6,7 @@ of questions, so the ids must be told before: `bind_questions`, which an evaluat
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
@@ -133,7 +134,7 @@ def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
     """
     found: dict[str, dict[str, tuple[float, int]]] = {}
     try:
-        with path.open(encoding="utf-8") as file:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 if not line.strip():
                     continue
@@ -152,7 +153,7 @@ def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
                         f"{path}:{number}: passage {passage!r} is ranked twice for question {question!r}"
                     )
                 ranking[passage] = place
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise RetrieverError(f"cannot read the TREC run {path}: {error}") from error
     if not found:
         raise RetrieverError(f"the TREC run {path} is empty")

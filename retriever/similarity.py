@@ -176,5 +176,5 @@ def require_symmetric(similarity: Similarity, task: str, *, override: bool = Fal
     if not (override or similarity.is_symmetric):
         raise RetrieverError(
             f"{task} compares equals, so s(a, b) must equal s(b, a), but {similarity.name} normalises one side only; "
-            "use cosine, or ask for the override to measure the loss"
+            "use cosine or dot"
         )

@@ -243,15 +243,19 @@ def test_a_baseline_without_passages_leaves_ranking_measures_uncompared_and_says
     assert {c.measure for c in metrics.comparisons} == {"EM", "F1"}
     assert of(metrics, "qnorm", "nq").measures
     assert [note for note in metrics.notes if note.startswith("nq: ")] == [
+        "nq: ranking measures are over the 40 of 60 questions with marked passages.",
         "nq: closed, which the others are compared with, retrieves nothing: ranking measures are not compared; put a "
-        "system with a retriever first to compare them."
+        "system with a retriever first to compare them.",
     ]
 
 
 def test_a_system_that_was_not_asked_a_data_set_is_left_out_of_it_and_that_is_said(run: Run) -> None:
     metrics = run[2]
     assert [own.system for own in metrics.systems if own.dataset == "scifact"] == ["cosine", "qnorm"]
-    assert metrics.notes == ["scifact: closed was not asked."]
+    assert metrics.notes == [
+        "nq: ranking measures are over the 40 of 60 questions with marked passages.",
+        "scifact: closed was not asked.",
+    ]
 
 
 def test_a_data_set_without_judgments_has_no_ranking_measures_and_says_so() -> None:
@@ -374,3 +378,17 @@ def test_figures_depend_on_the_seed_only_where_chance_is_drawn(run: Run) -> None
     assert other != metrics
     assert [own.em for own in other.systems] == [own.em for own in metrics.systems]
     assert [c.difference for c in other.comparisons] == [c.difference for c in metrics.comparisons]
+
+
+def test_rankings_that_are_the_same_are_one_hypothesis() -> None:
+    def pair(system: str, p: float, difference: float, *, identical: bool = False) -> Comparison:
+        return Comparison("cosine", system, "nq", "nDCG@10", 40, difference, (0.0, 0.1), 9, 3, 28, "permutation", p, None,
+                          identical)  # fmt: skip
+
+    # One retriever under three names, two others, and the baseline under another name.
+    pairs = [pair(f"qnorm k={k}", 0.01, 0.05) for k in (1, 3, 5)]
+    pairs += [pair("bm25", 0.04, -0.02), pair("hybrid", 0.5, 0.01), pair("cosine k=3", 1.0, 0.0, identical=True)]
+    expected = multipletests([0.01, 0.04, 0.5], method="holm")[1]
+    assert [own.p_holm for own in with_holm(pairs)] == pytest.approx(
+        [expected[0]] * 3 + [expected[1], expected[2], 1.0]
+    )

@@ -28,7 +28,7 @@ from eval.errors import EvalError
 
 # What to give in place of a hub set, by format.
 _FILES = {
-    "questions": "JSONL with {id, question, answers} or FlashRAG's {id, question, golden_answers}, or other columns by columns",
+    "questions": "JSONL with {id, question, answers} or FlashRAG's {id, question, golden_answers}, other names with eval.datasets.NAME.columns",
     "beir": "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv) or TREC topics and qrels",
     "bright": "JSONL with {id, query, gold_ids, excluded_ids}",
     "pairs": "JSONL or TSV with {text1, text2, score} or {sentence1, sentence2, score}",

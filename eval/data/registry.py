@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eval.errors import EvalError
+from eval.errors import UsageError
 
 Task = Literal["qa", "retrieval", "sts"]
 
@@ -193,14 +193,14 @@ def get(name: str) -> DataSetInfo:
     """The same, for a name that must be known.
 
     Raises:
-        EvalError: It is not; the message offers the nearest and says that a path works too.
+        UsageError: It is not; the message offers the nearest and says that a path works too.
     """
     info = find(name)
     if info is not None:
         return info
     near = difflib.get_close_matches(name.lower(), _BY_ALIAS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(REGISTRY)}."
-    raise EvalError(f"there is no data set {name!r}: {hint} A path works too, as in NAME=questions.jsonl")
+    raise UsageError(f"there is no data set {name!r}: {hint} A path works too, as in NAME=questions.jsonl")
 
 
 def _plain(name: str) -> str:

@@ -112,6 +112,8 @@ def load_dataset(
         tell(f"{spec.name}: rows name several data sets ({', '.join(named)}), which are scored as one")
     asked = any(question.answers for question in read.questions)
     judged = any(question.relevance for question in read.questions)
+    if not judged and not asked:
+        raise EvalError(f"{spec.name}: no question has answers or marked passages, so there is nothing to measure")
     if judged and not asked:
         return DataSet(spec.name, "retrieval", questions, None, lang, source, read.corpus)
     source.update(_empty_golds(questions, rule))
