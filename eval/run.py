@@ -262,11 +262,12 @@ def _recheck(
 ) -> list[Recheck]:
     """Ask each reader some questions once more: from the last to the first, in batches of half the size."""
     size = max(1, batch_size // 2)
-    rechecks, seen = [], set()
-    for system in reversed(systems):  # the last reader is the one that is still loaded
-        if system.reader is None or system.reader in seen:
-            continue
-        seen.add(system.reader)
+    rechecks = []
+    first: dict[str, Answerer] = {}
+    for system in systems:
+        if system.reader is not None:
+            first.setdefault(system.reader, system)
+    for system in reversed(first.values()):  # the last reader is the one that is still loaded
         asked = next((d.questions[:most] for d in datasets if d.task == "qa" and system.asks(d.name)), [])[::-1]
         differing = []
         for start in range(0, len(asked), size):
@@ -275,7 +276,7 @@ def _recheck(
                 if stored(record.prediction) != folder.rows[system.name, record.id]["prediction"]:
                     differing.append(record.id)
         if asked:
-            rechecks.append(Recheck(system.name, system.reader, len(asked), sorted(differing)))
+            rechecks.append(Recheck(system.name, system.reader or "", len(asked), sorted(differing)))
     return rechecks
 
 
