@@ -236,20 +236,21 @@ def make_systems(config: Config, bench: Bench, datasets: Sequence[DataSet]) -> l
     Names say no more than is needed to tell them apart.
     """
     settings = config.eval
+    # Where nothing is read, readers and k change nothing.
+    reads = any(dataset.task == "qa" for dataset in datasets)
+    readers = list(bench.readers) if reads else list(bench.readers)[:1]
     systems: list[System] = []
-    for reader in bench.readers:
+    for reader in readers:
         for name in settings.retrievers:
             closed = name == CLOSED_BOOK
+            if closed and not reads:
+                bench.log(f"no row for {name}: nothing is read")
+                continue
             ks = [0] if closed else list(settings.k) or [config.retriever(name).k]
-            for k in ks:
-                label = name + (f" k={k}" if len(ks) > 1 else "") + (f" {reader}" if len(bench.readers) > 1 else "")
-                # Reader and k change nothing on a retrieval set: one row a retriever.
-                ranks = not closed and reader == next(iter(bench.readers)) and k == ks[0]
+            for k in ks if reads else ks[:1]:
+                label = name + (f" k={k}" if len(ks) > 1 and reads else "") + (f" {reader}" if len(readers) > 1 else "")
+                # Nor do they on a retrieval set among question sets: one row a retriever.
+                ranks = not closed and reader == readers[0] and k == ks[0]
                 depth = 0 if closed else max(settings.depth, deepest_cutoff(settings.measures))
                 systems.append(System(label, bench, name, reader, k, depth, ranks=ranks, datasets=datasets))
-    # Without a reader closed book has nothing to say, nor has a second k.
-    asking = [system for system in systems if any(system.asks(dataset.name) for dataset in datasets)]
-    if datasets and len(asking) < len(systems):
-        left_out = ", ".join(system.name for system in systems if system not in asking)
-        bench.log(f"no row for {left_out}: nothing is read, and the ranking is that of another row or none")
-    return asking
+    return systems

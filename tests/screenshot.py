@@ -26,12 +26,14 @@ def main() -> None:
     parser.add_argument("--question", default=QUESTION)
     parser.add_argument("--report", type=Path, help="a report.html, in place of the page")
     parser.add_argument("--width", type=int, default=1400)
+    parser.add_argument("--height", type=int, default=0, help="of a report, from its top; 0 takes all of it")
     parser.add_argument("--dark", action="store_true")
     options = parser.parse_args()
     with open_browser() as browser:
         page = _report(browser, options) if options.report else _comparison(browser, options)
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=options.out, full_page=True)
+        top = {"x": 0, "y": 0, "width": options.width, "height": options.height}
+        page.screenshot(path=options.out, full_page=True, **({"clip": top} if options.height else {}))
 
 
 def _comparison(browser: Browser, options: argparse.Namespace) -> Page:

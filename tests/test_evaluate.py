@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,7 @@ data = "{root}"
 retrievers = ["cosine", "qnorm", "hybrid", "closed-book"]
 k = [1, 2]
 depth = 4
-measures = ["nDCG@10", "R@2"]
+measures = ["nDCG@4", "R@2"]
 recheck = 2
 batch_size = 2
 [eval.readers]
@@ -214,3 +216,108 @@ def test_data_sets_named_twice_are_refused(configured: Callable[..., Config], da
     file = str(data / "questions.jsonl")
     with pytest.raises(EvalError, match="is named twice; give one of them another name"):
         open_experiment(configured(), [f"x={file}", f"x={file}"], print)
+
+
+def retrieval_only(
+    configured: Callable[..., Config], named: list[str], out: Path, *overrides: str, own: bool = False
+) -> RunResult:
+    config = configured("eval.read=false", *overrides)
+    return run(config, open_experiment(config, named, print, own_corpus=own), out, log=print)
+
+
+def test_pairs_alone_are_compared_with_the_first_that_can_score_them(
+    configured: Callable[..., Config], data: Path, tmp_path: Path
+) -> None:
+    retrievers = 'eval.retrievers=["bm25", "qnorm", "cosine", "dot"]'
+    result = retrieval_only(configured, [f"sts={data / 'pairs.jsonl'}"], tmp_path / "run", retrievers)
+    assert [own.system for own in result.metrics.systems] == ["cosine", "dot"]
+    [pair] = result.metrics.comparisons
+    assert (pair.baseline, pair.system, pair.measure, pair.n) == ("cosine", "dot", "Spearman", 4)
+    assert "sts: bm25 was refused: it ranks passages" in result.table and "sts: qnorm was refused" in result.table
+    short = tmp_path / "short.jsonl"
+    write_lines(short, [{"text1": "a", "text2": "b", "score": 1.0}])
+    named = [f"short={short}", f"towers={data / 'questions.jsonl'}"]
+    corpus = f"corpus={data / 'corpus.jsonl'}"
+    table = retrieval_only(configured, named, tmp_path / "both", 'eval.retrievers=["cosine"]', corpus, own=True).table
+    assert "short: cosine was refused: a rank correlation needs 2 or more pairs" in table and "towers" in table
+
+
+def test_an_exported_ranking_comes_back_as_a_retriever_with_the_same_figures(
+    configured: Callable[..., Config], data: Path, tmp_path: Path
+) -> None:
+    named = ["towers", "claims"]
+    first = retrieval_only(configured, named, tmp_path / "first", 'eval.retrievers=["hybrid"]', "eval.k=[]")
+    table = tmp_path / "elsewhere.toml"
+    table.write_text(f'[retrievers.elsewhere]\nkind = "trec_run"\npath = "{first.path}/trec/{{dataset}}.hybrid.run"\n')
+    config = configured("eval.read=false")
+    elsewhere = load_config(table, [], {}).retrievers["elsewhere"]
+    evaluation = config.eval.model_copy(update={"retrievers": ("elsewhere",), "k": ()})
+    config = config.model_copy(update={"retrievers": {**config.retrievers, "elsewhere": elsewhere}, "eval": evaluation})
+    second = run(config, open_experiment(config, named, print), tmp_path / "second", log=print)
+    assert [(own.dataset, own.measures) for own in second.metrics.systems] == [
+        (own.dataset, own.measures) for own in first.metrics.systems
+    ]
+    twice = tmp_path / "twice.jsonl"
+    write_lines(twice, [QUESTIONS[0], QUESTIONS[1] | {"question": QUESTIONS[0]["question"]}])
+    with pytest.raises(EvalError, match="'a1' and 'a2' have the same text, and elsewhere is a TREC run"):
+        run(config, open_experiment(config, [f"towers={twice}"], print), tmp_path / "third", log=print)
+
+
+def test_figures_are_those_of_the_command_of_ir_measures_on_the_exported_files(whole: RunResult) -> None:
+    command = [Path(sys.executable).parent / "ir_measures", "claims.qrels", "claims.qnorm_k=1_short.run", "nDCG@4 R@2"]
+    printed = subprocess.run(command, cwd=whole.path / "trec", capture_output=True, text=True, check=True).stdout
+    own = next(own for own in whole.metrics.systems if (own.system, own.dataset) == ("qnorm k=1 short", "claims"))
+    assert dict(line.split("\t") for line in printed.splitlines()) == {
+        name: f"{measured.value:.4f}" for name, measured in own.measures.items()
+    }
+
+
+def test_a_corpus_without_the_judged_passages_is_refused_and_mere_marks_are_left_out(
+    configured: Callable[..., Config], data: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.jsonl"
+    write_lines(other, [{"id": "x1", "title": "", "text": "The Eiffel Tower was finished in 1889."}])
+    settings = [f"corpus={other}", 'eval.retrievers=["cosine"]']
+    with pytest.raises(
+        EvalError, match=r"claims: none of its 3 judged passages is in the corpus .*other.jsonl: name its own"
+    ):
+        retrieval_only(configured, ["claims"], tmp_path / "run", *settings, own=True)
+    result = retrieval_only(configured, ["towers"], tmp_path / "towers", *settings, own=True)
+    [own] = result.metrics.systems
+    assert (
+        own.measures == {}
+        and own.recall_supporting is None
+        and own.hit is not None
+        and own.hit[0] == pytest.approx(100 / 3)
+    )
+
+
+def test_names_and_folders_that_cannot_be_used_are_refused_before_anything_is_loaded(
+    configured: Callable[..., Config], data: Path, tmp_path: Path
+) -> None:
+    config = configured()
+    with pytest.raises(EvalError, match="a data set's name may hold letters"):
+        open_experiment(config, [f"../evil={data / 'questions.jsonl'}"], print)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(EvalError, match="is a file: give a folder"):
+        run(config, open_experiment(config, [], print), tmp_path / "file", log=print)
+    with pytest.raises(EvalError, match="no question has answers or marked passages"):
+        write_lines(tmp_path / "bare.jsonl", [{"id": "1", "question": "?", "answers": []}])
+        open_experiment(config, [str(tmp_path / "bare.jsonl")], print)
+
+
+def test_ids_that_data_sets_share_are_told_apart(configured: Callable[..., Config], data: Path, tmp_path: Path) -> None:
+    file = data / "questions.jsonl"
+    said: list[str] = []
+    config = configured("eval.read=false", 'eval.retrievers=["bm25"]', f"corpus={data / 'corpus.jsonl'}")
+    experiment = open_experiment(config, [f"one={file}", f"two={file}"], said.append, own_corpus=True)
+    assert [q.id for own in experiment.datasets for q in own.questions] == [
+        f"{n}:a{i}" for n in ("one", "two") for i in (1, 2, 3)
+    ]
+    assert said[-1] == "data sets share question ids; in this run NAME: stands before each"
+    result = run(config, experiment, tmp_path / "run", log=said.append)
+    assert {line.split()[0] for line in (result.path / "trec" / "one.bm25.run").read_text().splitlines()} <= {
+        "a1",
+        "a2",
+        "a3",
+    }

@@ -25,13 +25,6 @@ from tests.words import make_tokenizer
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def load(server: Server) -> Iterator[Callable[..., OpenAIGenerator]]:
     loaded: list[OpenAIGenerator] = []
 

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from rag_app.errors import WeightsError
-from rag_app.weights import resolve, weights_hash
+from rag_app.weights import model_hash, resolve, weights_hash
 
 ONES = {"layer": np.ones((2, 3), dtype=np.float32)}
 
@@ -369,3 +369,15 @@ def test_the_hash_is_remembered_until_a_file_changes(tmp_path: Path) -> None:
 def test_a_folder_without_weights_has_no_hash(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="no safetensors"):
         weights_hash(tmp_path)
+
+
+def test_a_changed_tokenizer_or_configuration_is_another_model(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "config.json").write_text("{}")
+    hashes = [model_hash(tmp_path)]
+    for name in ("tokenizer.json", "config.json", "model.safetensors"):
+        (tmp_path / name).write_text('{"changed": 1}')
+        hashes.append(model_hash(tmp_path))
+    (tmp_path / "README.md").write_text("says nothing to the model")
+    assert len(set(hashes)) == 4 and model_hash(tmp_path) == hashes[-1]
