@@ -79,6 +79,10 @@ def list_runs(folder: str | Path) -> list[RunSummary]:
     return sorted(runs, key=lambda run: run.started, reverse=True)
 
 
+_SYSTEMS_SHOWN = 5
+"""Of a run, in the list for a terminal."""
+
+
 def runs_text(runs: Sequence[RunSummary]) -> str:
     """The list for a terminal: a line for each data set of each run, and why what is damaged is."""
     if not runs:
@@ -101,8 +105,9 @@ def runs_json(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
 
 
 def _scores(run: RunSummary, dataset: str) -> str:
-    scores = run.em.get(dataset, {})
-    return ", ".join(f"{system} {value:.1f}" for system, value in scores.items() if value is not None) or NONE
+    scores = [f"{system} {value:.1f}" for system, value in run.em.get(dataset, {}).items() if value is not None]
+    more = [f"and {len(scores) - _SYSTEMS_SHOWN} more"] if len(scores) > _SYSTEMS_SHOWN else []
+    return ", ".join(scores[:_SYSTEMS_SHOWN] + more) or NONE
 
 
 def _summary(place: Path) -> RunSummary:
@@ -120,9 +125,7 @@ def _summary(place: Path) -> RunSummary:
         if not (place / QUESTIONS).is_file():
             raise EvalError(f"written by an older version (no {QUESTIONS}): run the evaluation again")
         facts["datasets"] = dict(Counter(row["dataset"] for _, row in read_rows(place / QUESTIONS)))
-        # Not every system is asked every data set, so what they make together is an upper bound.
-        most = len(facts["systems"]) * sum(facts["datasets"].values())
-        facts["expected"] = manifest.get("answers", most)
+        facts["expected"] = manifest["answers"]
         facts["answers"] = _count_lines(place / PREDICTIONS)
         if (place / METRICS).is_file():
             for own in parse_object((place / METRICS).read_bytes(), METRICS)["systems"]:

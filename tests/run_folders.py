@@ -56,6 +56,7 @@ def manifest(questions: Sequence[Question], names: Sequence[str], **changes: Any
             for name in sets
         },
         "questions": len(questions),
+        "answers": len(questions) * len(names),
         "questions_sha256": content_hash(questions),
         "measures": [],
         "seed": 0,
