@@ -30,7 +30,10 @@ def _render(comparison: RunComparison, render: Callable[[Table], str], heading: 
     if comparison.differences:
         parts += [heading("What differs between the runs"), _listed(comparison.differences)]
     parts += [heading("Answers and rankings"), render(_overview(comparison.pairs))]
-    parts.append(_listed([f"{pair.name} on {pair.dataset}: {pair.explanation}" for pair in comparison.pairs]))
+    # Of two systems by different names nobody expects the same answers.
+    alike = [pair for pair in comparison.pairs if pair.first == pair.second]
+    if alike:
+        parts.append(_listed([f"{pair.name} on {pair.dataset}: {pair.explanation}" for pair in alike]))
     for dataset in dict.fromkeys(pair.dataset for pair in comparison.pairs):
         own = [figure for pair in comparison.pairs if pair.dataset == dataset for figure in pair.comparisons]
         found = tables.comparisons(own)
