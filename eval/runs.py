@@ -33,6 +33,7 @@ class RunSummary:
         datasets: Questions, or sentence pairs, of each data set.
         systems: Names, the baseline first.
         em: Exact Match in percent by data set and system, None on a data set without answers; {} while unfinished.
+        measures: Ranking measures, or the correlation on sentence pairs, by data set, system and name.
         revision: Commit of the code, shortened; None where it ran outside of a checkout.
         dirty: Whether files differed from that commit.
     """
@@ -47,6 +48,7 @@ class RunSummary:
     datasets: dict[str, int] = field(default_factory=dict)
     systems: list[str] = field(default_factory=list)
     em: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    measures: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     revision: str | None = None
     dirty: bool = False
 
@@ -94,7 +96,7 @@ def runs_text(runs: Sequence[RunSummary]) -> str:
         for dataset, n in (run.datasets or {"-": 0}).items():
             rows.append((*head, dataset, _scores(run, dataset), revision, f"{n:,}"))
             head, revision = ("", "", ""), ""
-    header = ("run", "started (UTC)", "state", "data set", "EM", "revision", "questions")
+    header = ("run", "started (UTC)", "state", "data set", "EM, else the first measure", "revision", "questions")
     table = aligned(Table("Runs", header, rows, names=6))
     return "\n".join([table, *(f"{run.name}: {run.damage}" for run in runs if run.damage is not None)])
 
@@ -106,6 +108,10 @@ def runs_json(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
 
 def _scores(run: RunSummary, dataset: str) -> str:
     scores = [f"{system} {value:.1f}" for system, value in run.em.get(dataset, {}).items() if value is not None]
+    first = next((next(iter(own)) for own in run.measures.get(dataset, {}).values() if own), None)
+    if not scores and first is not None:
+        scores = [f"{system} {own[first]:.4f}" for system, own in run.measures[dataset].items() if first in own]
+        scores[0] = f"{first}: {scores[0]}"
     more = [f"and {len(scores) - _SYSTEMS_SHOWN} more"] if len(scores) > _SYSTEMS_SHOWN else []
     return ", ".join(scores[:_SYSTEMS_SHOWN] + more) or NONE
 
@@ -131,6 +137,8 @@ def _summary(place: Path) -> RunSummary:
             for own in parse_object((place / METRICS).read_bytes(), METRICS)["systems"]:
                 facts["datasets"].setdefault(own["dataset"], own["n"])  # sentence pairs are no questions
                 facts.setdefault("em", {}).setdefault(own["dataset"], {})[own["system"]] = own["em"]
+                values = {name: measured["value"] for name, measured in own["measures"].items()}
+                facts.setdefault("measures", {}).setdefault(own["dataset"], {})[own["system"]] = values
             facts["finished"] = True
     except EvalError as error:
         facts["damage"] = str(error)

@@ -27,7 +27,10 @@ def run(path: Path, rows: int = 6, *, started: str = "2026-01-02T03:04:05+00:00"
 
 
 def finish(path: Path, *systems: tuple[str, str, int, float | None]) -> None:
-    figures = [{"dataset": dataset, "system": system, "n": n, "em": em} for dataset, system, n, em in systems]
+    figures = [
+        {"dataset": dataset, "system": system, "n": n, "em": em, "measures": {"nDCG@10": {"value": n / 4000, "n": n}}}
+        for dataset, system, n, em in systems
+    ]
     (path / "metrics.json").write_text(json.dumps({"seed": 0, "systems": figures}))
 
 
@@ -50,6 +53,10 @@ def test_a_finished_run_shows_its_figures(tmp_path: Path) -> None:
         expected=6,
         datasets={"nq": 2, "hotpotqa": 1},
         systems=["cosine", "qnorm"],
+        measures={
+            "nq": {"cosine": {"nDCG@10": 0.0005}, "qnorm": {"nDCG@10": 0.0005}},
+            "hotpotqa": {"cosine": {"nDCG@10": 0.00025}, "qnorm": {"nDCG@10": 0.00025}},
+        },
         em={"nq": {"cosine": 50.0, "qnorm": 0.0}, "hotpotqa": {"cosine": 100.0, "qnorm": 0.0}},
         revision="aaaaaaaa",
         dirty=False,
@@ -107,7 +114,8 @@ def test_data_sets_without_answers_have_no_exact_match(tmp_path: Path) -> None:
     assert found.datasets == {"nq": 2, "hotpotqa": 1, "stsb": 1379}
     nq, hotpotqa, stsb = runs_text([found]).splitlines()[1:]
     assert nq.split()[-4:] == ["cosine", "50.0", "aaaaaaaa", "2"]
-    assert hotpotqa.split() == ["hotpotqa", "-", "1"] and stsb.split() == ["stsb", "-", "1,379"]
+    assert hotpotqa.split() == ["hotpotqa", "nDCG@10:", "cosine", "0.0003", "1"]
+    assert stsb.split() == ["stsb", "nDCG@10:", "cosine", "0.3448", "1,379"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +160,8 @@ def test_text_has_a_line_for_each_data_set_of_a_run(tmp_path: Path) -> None:
     finish(run(tmp_path / "first"), ("nq", "cosine", 2, 50.0), ("nq", "qnorm", 2, 0.0), ("hotpotqa", "qnorm", 1, 100.0))
     run(tmp_path / "later", rows=1, started="2026-05-06T07:08:09+00:00")
     header, *lines = runs_text(list_runs(tmp_path)).splitlines()
-    assert header.split() == ["run", "started", "(UTC)", "state", "data", "set", "EM", "revision", "questions"]
+    assert header.split() == ["run", "started", "(UTC)", "state", "data", "set", "EM,", "else", "the", "first", "measure",
+                              "revision", "questions"]  # fmt: skip
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert cells == [
         ["later", "2026-05-06 07:08", "1 of 6 answers", "nq", "-", "aaaaaaaa", "2"],
