@@ -147,6 +147,8 @@ def compare_runs(first: RunView, second: RunView, systems: Sequence[tuple[str, s
     theirs = {question.id: question for question in second.questions}
     both = [question for question in first.questions if question.id in theirs]
     common = [question for question in both if _same(question, theirs[question.id])]
+    if not first.questions and not second.questions:
+        raise EvalError("these runs are of sentence pairs alone, which are not compared here: their own reports are")
     if not common:
         raise EvalError(
             f"{first.path} and {second.path} have no question in common (the same id, text and golds): "

@@ -6,8 +6,9 @@ All of it is made from what lies in the folder, so a newer version can publish a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from eval.data.pairs import RESAMPLES as PAIR_RESAMPLES
 from eval.data.trec import write_qrels, write_run
@@ -62,10 +63,31 @@ def measure(view: RunView) -> Metrics:
     )
     metrics.notes.extend(_repeatability(view.rechecks))
     metrics.notes.extend(view.remarks)
-    if not view.finished:
+    metrics.notes.extend(_marks(manifest["datasets"]))
+    if uncut := [name for name in manifest["measures"] if "@" not in name]:
+        metrics.notes.append(
+            f"{', '.join(uncut)}: without a cutoff, so over the passages that were recorded (column depth)."
+        )
+    if view.unscored:
+        metrics.notes.insert(0, f"UNFINISHED: sentence pairs that were not scored: {', '.join(view.unscored)}.")
+    if len(view.rows) < manifest["answers"]:
         there = f"{len(view.rows):,} of {manifest['answers']:,} answers"
         metrics.notes.insert(0, f"UNFINISHED: {there} are there; the others count 0 in every figure.")
     return metrics
+
+
+def _marks(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Where passages that questions mark are not in the corpus that was searched."""
+    notes = []
+    for name, facts in datasets.items():
+        marked, found = facts.get("marked_passages", 0), facts.get("marked_passages_in_corpus", 0)
+        if found == 0 < marked:
+            notes.append(f"{name}: none of its {marked:,} marked passages is in the corpus; they were left out.")
+        elif found < marked:
+            notes.append(
+                f"{name}: {marked - found:,} of {marked:,} marked passages are not in the corpus; they count as not found."
+            )
+    return notes
 
 
 def _pair_metrics(score: PairScore) -> SystemMetrics:

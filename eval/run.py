@@ -23,7 +23,7 @@ from eval.base import Answerer, RankedPassage, Record
 from eval.data.datasets import Question, content_hash
 from eval.data.sources import DataSet, PairSet
 from eval.environment import describe_environment
-from eval.errors import EvalError
+from eval.errors import EvalError, UsageError
 from eval.folder import RunFolder, differences
 from eval.metrics import get_rule, has_answer
 from eval.publish import publish
@@ -180,7 +180,7 @@ def _check(
     if not datasets and not pair_sets:
         raise EvalError("there are no questions to ask: give a data set")
     if datasets and not systems:
-        raise EvalError("there are no systems to evaluate: give at least one")
+        raise UsageError("there are no systems to evaluate: give at least one")
     if batch_size < 1:
         raise EvalError(f"batch_size must be at least 1, got {batch_size}")
     _check_unique("system", [system.name for system in systems], "give each its own name")

@@ -296,7 +296,9 @@ def _notes(
         return []
     judged = sum(bool(question.relevance) for question in questions)
     if not judged:
-        return [f"{dataset}: no passage is judged, so there are no ranking measures ({', '.join(measures)})."]
+        return [
+            f"{dataset}: no passage is marked as relevant, so there are no ranking measures ({', '.join(measures)})."
+        ]
     found = []
     if judged < len(questions):
         found.append(

@@ -143,8 +143,14 @@ class RunView:
 
     @property
     def finished(self) -> bool:
-        """Whether every answer is there."""
-        return len(self.rows) >= int(self.manifest["answers"])
+        """Whether every answer is there, and every set of pairs was scored."""
+        return len(self.rows) >= int(self.manifest["answers"]) and not self.unscored
+
+    @property
+    def unscored(self) -> list[str]:
+        """Sets of sentence pairs of which nothing is there."""
+        scored = {score.dataset for score in self.pairs}
+        return [name for name, own in self.manifest["datasets"].items() if own["task"] == "sts" and name not in scored]
 
     @property
     def systems(self) -> list[str]:

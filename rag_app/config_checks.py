@@ -49,7 +49,11 @@ _NEEDED: dict[Kind, tuple[str, ...]] = {
 
 def problems(config: Config) -> Iterable[str]:
     """Every mistake, each in a line that begins with the setting's dotted name."""
-    for table, names in (("encoders", config.encoders), ("retrievers", config.retrievers)):
+    for table, names in (
+        ("encoders", config.encoders),
+        ("retrievers", config.retrievers),
+        ("eval.readers", config.eval.readers),
+    ):
         for name in names:
             if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII):
                 yield f'{table}: the name "{name}" may hold letters, digits, "_", "-" and "." only'

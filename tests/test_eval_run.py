@@ -19,6 +19,7 @@ from eval.data.sources import DataSet, PairSet
 from eval.errors import EvalError
 from eval.folder import RunFolder
 from eval.publish import publish
+from eval.report.latex import latex_tables
 from eval.run import RunResult, run_evaluation
 from eval.view import CorpusFacts, PairScore, RunView
 from tests.scripted import QUESTIONS, Scripted, closed_book, cosine, cut_lines, lines_of, passages, run, sets
@@ -280,6 +281,13 @@ def test_pairs_alone_are_an_evaluation_and_other_pairs_are_another_run(tmp_path:
     assert [own.measures["Spearman"].value for own in score("ef").metrics.systems] == [0.82]
     with pytest.raises(EvalError, match='datasets.stsb.sha256 was "ef", now "00"'):
         score("00")
+    for name in ("pairs.json", "metrics.json"):
+        (tmp_path / "run" / name).unlink()
+    with RunFolder.existing(tmp_path / "run") as folder:
+        _, table = publish(folder)
+    assert "UNFINISHED: sentence pairs that were not scored: stsb." in table
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    assert [own.measures["Spearman"].value for own in score("ef").metrics.systems] == [0.82]
 
 
 def test_an_unfinished_run_is_published_as_what_it_is(tmp_path: Path) -> None:
@@ -291,7 +299,9 @@ def test_an_unfinished_run_is_published_as_what_it_is(tmp_path: Path) -> None:
     assert "UNFINISHED: 3 of 5 answers are there; the others count 0 in every figure." in table
     assert metrics.systems[0].missing == 2 and not (tmp_path / "run" / "metrics.json").exists()
     assert "UNFINISHED" in (tmp_path / "run" / "report.md").read_text()
-    assert "UNFINISHED" in (tmp_path / "run" / "report.html").read_text()
+    html = (tmp_path / "run" / "report.html").read_text()
+    assert html.index("UNFINISHED") < html.index('id="overview"')
+    assert latex_tables(metrics).count("UNFINISHED RUN.") == latex_tables(metrics).count("\\caption")
 
 
 def test_exported_rankings_carry_the_data_sets_own_ids(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_a_data_set_without_judgments_has_no_ranking_measures_and_says_so() -> N
     rows = keyed(*(row("cosine", question.id, "Paris", ["d1"]) for question in questions))
     metrics = summarise(questions, ["cosine"], rows, RULES, 0, measures=["AP", "R@3"])
     assert metrics.systems[0].measures == {}
-    assert metrics.notes == ["nq: no passage is judged, so there are no ranking measures (AP, R@3)."]
+    assert metrics.notes == ["nq: no passage is marked as relevant, so there are no ranking measures (AP, R@3)."]
     assert summarise(questions, ["cosine"], rows, RULES, 0).notes == []
 
 

@@ -284,6 +284,7 @@ def test_a_corpus_without_the_judged_passages_is_refused_and_mere_marks_are_left
         retrieval_only(configured, ["claims"], tmp_path / "run", *settings, own=True)
     result = retrieval_only(configured, ["towers"], tmp_path / "towers", *settings, own=True)
     [own] = result.metrics.systems
+    assert "towers: none of its 2 marked passages is in the corpus; they were left out." in result.table
     assert (
         own.measures == {}
         and own.recall_supporting is None

@@ -37,7 +37,9 @@ def latex_tables(metrics: Metrics) -> str:
     parts = [
         "% Needs \\usepackage{booktabs}, \\usepackage{textcomp} and, for \\textquotedbl, \\usepackage[T1]{fontenc}."
     ]
-    parts.append(_environment(overview, f"Main figures. {note}".rstrip(), "overview"))
+    # A table is often copied without what stands around it.
+    unfinished = "UNFINISHED RUN. " if any(note.startswith("UNFINISHED") for note in metrics.notes) else ""
+    parts.append(_environment(overview, f"{unfinished}Main figures. {note}".rstrip(), "overview"))
     for at, (_, systems) in enumerate(tables.by_dataset(metrics).items(), start=1):
         dataset = systems[0].dataset
         pairs = [pair for pair in metrics.comparisons if pair.dataset == dataset]
@@ -45,9 +47,7 @@ def latex_tables(metrics: Metrics) -> str:
                 tables.causes(systems))  # fmt: skip
         for table in made:
             if table is not None:
-                caption = (
-                    f"{table.title}: {tables.heading(systems)}. {measures if '[' in str(table.rows) else ''}".rstrip()
-                )
+                caption = f"{unfinished}{table.title}: {tables.heading(systems)}. {measures if '[' in str(table.rows) else ''}".rstrip()
                 parts.append(_environment(table, caption, f"{at}-{table.title.lower().replace(' ', '-')}"))
     return "\n\n".join(parts) + "\n"
 

@@ -63,7 +63,7 @@ def html_report(view: RunView, metrics: Metrics) -> str:
         f'<a class="skip" href="#main">To the figures</a>{_patterns()}'
         f'<header><h1>Evaluation</h1><p class="lead">{text(_title(view))}</p>'
         f'<p class="how">{text(_made(view))}</p>{_navigation(sets, bool(flips))}</header><main id="main">'
-        f"{_overview(metrics)}{''.join(sections)}{flips}"
+        f"{_unfinished(metrics)}{_overview(metrics)}{''.join(sections)}{flips}"
         + (f'<section id="seconds"><h2>Time</h2>{table_html(seconds)}</section>' if seconds else "")
         + f"{_provenance(view)}</main>"
         + (f"<script>{script}</script>" if flips else "")
@@ -73,10 +73,17 @@ def html_report(view: RunView, metrics: Metrics) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
+def _unfinished(metrics: Metrics) -> str:
+    """Before the first figure: that there will be others."""
+    lines = [note for note in metrics.notes if note.startswith("UNFINISHED")]
+    return "".join(f'<section role="note"><h2>Unfinished</h2><p>{text(line)}</p></section>' for line in lines)
+
+
 def _title(view: RunView) -> str:
     systems, sets = len(view.systems), len(view.datasets)
     return (f"{systems} system{'s' if systems != 1 else ''} on "
-            f"{', '.join(view.datasets) if sets <= 3 else f'{sets} data sets'}, {len(view.questions)} questions")  # fmt: skip
+            f"{', '.join(view.datasets) if sets <= 3 else f'{sets} data sets'}"
+            f"{f', {len(view.questions)} questions' if view.questions else ''}")  # fmt: skip
 
 
 def _made(view: RunView) -> str:
