@@ -92,8 +92,8 @@ def run_evaluation(
 
     Batches are fixed by the questions' positions. Where an earlier start was killed within a batch, the whole batch is
     asked again and only the rows that were missing are stored: where a system computes all of it anew, answers that
-    depend on their neighbours in a batch (as vLLM's may in the last digit) are those of a run without a kill. While a batch is read, the next
-    one's passages are retrieved.
+    depend on their neighbours in a batch (as vLLM's may in the last digit) are those of a run without a kill. While a
+    batch is read, the next one's passages are retrieved.
 
     Args:
         datasets: With unique names; question ids are unique over all of them.
@@ -273,7 +273,9 @@ def _recheck(
         for start in range(0, len(asked), size):
             batch = asked[start : start + size]
             for record in system.answer(batch, system.retrieve(batch), fresh=True):
-                if stored(record.prediction) != folder.rows[system.name, record.id]["prediction"]:
+                before = folder.rows[system.name, record.id]
+                answered = record.error is None and before["error"] is None  # a failure is no other answer
+                if answered and stored(record.prediction) != before["prediction"]:
                     differing.append(record.id)
         if asked:
             rechecks.append(Recheck(system.name, system.reader or "", len(asked), sorted(differing)))

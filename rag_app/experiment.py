@@ -44,13 +44,12 @@ def open_experiment(
         config: [eval] says how many questions are drawn, and which sets where none is named.
         named: Tables of [eval.datasets], registry names, files, folders or name=path, as the command line gives them;
             what has no table is asked over the corpus that comes with it, else over the configuration's.
-        own_corpus: The configuration's corpus or index is what the person asked for, and wins over the sets' own.
         say: Told, in a line, of each set and how many of its questions are asked.
+        own_corpus: The configuration's corpus or index is what the person asked for, and wins over the sets' own.
 
     Raises:
         UsageError: There is nothing to ask, or a name that cannot be used.
-        EvalError: A set that cannot be read, is not what it should be, or needs the hub
-            where there is none.
+        EvalError: A set that cannot be read, is not what it should be, or needs the hub where there is none.
     """
     settings = config.eval
     parse_measures(settings.measures)  # a misspelt one should not have to wait for the hub

@@ -225,6 +225,16 @@ def test_answers_that_change_in_other_batches_are_counted_and_said(tmp_path: Pat
     assert steady.asked[3:] == [["q3"], ["q2"], ["q1"]]
     assert "reader one: 3 questions of cosine were asked again in other batches; all answers were the same." in table
     assert "reader other: 3 questions of moody were asked again in other batches; 1 answers differ (q1)" in table
+
+    class Failing(Scripted):
+        def answer(self, batch: Sequence[Question], found: list[str], *, fresh: bool = False) -> Iterable[Record]:
+            for record in super().answer(batch, found):
+                yield Record(record.id, "", error="server down") if fresh else record
+
+    # A failure is no other answer.
+    failing = Failing("failing", cosine().records, reader="third")
+    failed = run_evaluation(sets(), [failing], tmp_path / "failing", recheck=3).table
+    assert "3 questions of failing were asked again in other batches; all answers were the same." in failed
     steady.asked.clear()
     assert run(tmp_path, steady, moody, recheck=3).table == table and steady.asked == []
 
