@@ -19,7 +19,7 @@ from eval.ranking import deepest_cutoff
 from generator.base import Generator
 from rag_app.answers import Answer
 from rag_app.config import Config
-from rag_app.config_tables import CLOSED_BOOK
+from rag_app.config_tables import CLOSED_BOOK, GeneratorConfig
 from rag_app.pipeline import Pipeline
 from rag_app.prompt import prompt_sha256
 from rag_app.reader import load_reader
@@ -28,6 +28,35 @@ from rag_app.stores import StepProgress, Stores
 from retriever.base import Hit, IndexedRetriever
 from retriever.encoder import Encoder
 from retriever.runfile import bind_questions
+
+
+class ReaderSlot:
+    """One loaded reader at a time, since two may not fit into memory; several evaluations may share it.
+
+    Args:
+        log: Told, in a line, of each long step before it starts.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._loading = threading.RLock()
+        self._held: tuple[GeneratorConfig, str, Generator] | None = None
+
+    def get(self, config: Config) -> Generator:
+        """The configuration's reader; another one that was there is closed."""
+        with self._loading:
+            wanted = (config.generator, config.data_dir)
+            if self._held is None or self._held[:2] != wanted:
+                self.close()
+                self._held = (*wanted, load_reader(config, self._log))
+            return self._held[2]
+
+    def close(self) -> None:
+        """Free the reader."""
+        with self._loading:
+            if self._held is not None:
+                self._held[2].close()
+                self._held = None
 
 
 class Bench:
@@ -39,6 +68,7 @@ class Bench:
         questions: The ids of each data set's questions by their text, for rankings that were made elsewhere.
         log: Told, in a line, of each long step before it starts.
         progress: Told of (what, done, total) during long steps.
+        slot: Holds the reader, where others go on with it; its own otherwise.
     """
 
     def __init__(
@@ -48,6 +78,7 @@ class Bench:
         questions: Mapping[str, Mapping[str, str]],
         log: Callable[[str], None],
         progress: StepProgress | None,
+        slot: ReaderSlot | None = None,
     ) -> None:
         self.readers = {name: config.overridden(settings) for name, settings in config.eval.readers.items()}
         self.readers = self.readers or {"": config}
@@ -55,8 +86,8 @@ class Bench:
         self._questions = questions
         self._bound: set[tuple[str, str]] = set()
         self._stages = StageCache(config.resolved_data_dir()) if config.eval.cache else None
-        self._loading = threading.RLock()
-        self._generator: tuple[str, Generator] | None = None
+        self._slot = slot or ReaderSlot(log)
+        self._own_slot = slot is None
         self._fingerprints: dict[str, str] = {}
         encoders: dict[str, Encoder] = {}
         self._encoders = Stores(config, log, progress, encoders)
@@ -74,12 +105,8 @@ class Bench:
                 )
 
     def generator(self, reader: str) -> Generator:
-        """A reader; the one before is closed, since two may not fit into memory."""
-        with self._loading:
-            if self._generator is None or self._generator[0] != reader:
-                self._close_reader()
-                self._generator = (reader, load_reader(self.readers[reader], self.log))
-            return self._generator[1]
+        """A reader; another one that was loaded is closed."""
+        return self._slot.get(self.readers[reader])
 
     def reader_fingerprint(self, reader: str) -> str:
         """Of a reader, which is made for it once."""
@@ -100,15 +127,11 @@ class Bench:
         return self._encoders.encoder(name)
 
     def close(self) -> None:
-        """Free the reader and the cache."""
-        self._close_reader()
+        """Free the cache, and the reader where nobody else goes on with it."""
+        if self._own_slot:
+            self._slot.close()
         if self._stages is not None:
             self._stages.close()
-
-    def _close_reader(self) -> None:
-        if self._generator is not None:
-            self._generator[1].close()
-            self._generator = None
 
 
 class System:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from rag_app.config_checks import COMPOSED, problems, unknown
-from rag_app.config_layers import Layers, describe
+from rag_app.config_layers import Layers, validated
 from rag_app.config_tables import (
     CLOSED_BOOK,
     ChunkingConfig,
@@ -28,6 +28,7 @@ from rag_app.config_tables import (
     PromptConfig,
     RetrieverConfig,
     Similarity,
+    SweepConfig,
     Table,
 )
 from rag_app.errors import ConfigError
@@ -37,6 +38,7 @@ _NOT_FINGERPRINTED: Any = {
     "corpus": True,
     "data_dir": True,
     "page": True,
+    "sweep": True,
     "index": {"path"},
     "eval": {"data", "datasets", "measures", "recheck", "cache", "batch_size", "seed"},
     "generator": {"base_url", "api_key_env", "timeout_s", "retries", "kv_cache_gib", "gpu_memory_utilization"},
@@ -70,6 +72,7 @@ class Config(Table):
     prompt: PromptConfig = Field(default_factory=PromptConfig)
     decoding: DecodingConfig = Field(default_factory=DecodingConfig)
     eval: EvalConfig = Field(default_factory=EvalConfig)
+    sweep: SweepConfig = Field(default_factory=SweepConfig)
     page: PageConfig = Field(default_factory=PageConfig)
 
     @model_validator(mode="after")
@@ -154,7 +157,7 @@ class Config(Table):
         layers = Layers(Config, self.model_dump(exclude_none=True))
         for override in overrides:
             layers.add_override(override)
-        return _validated(layers)
+        return validated(Config, layers)
 
     def resolved_data_dir(self) -> Path:
         """Where weights and indexes are kept: data_dir, else this user's cache folder. It may not exist yet."""
@@ -191,14 +194,7 @@ def load_config(
     for override in overrides:
         layers.add_override(override)
     _drop_unused_defaults(layers)
-    return _validated(layers)
-
-
-def _validated(layers: Layers) -> Config:
-    try:
-        return Config.model_validate(layers.values)
-    except ValidationError as error:
-        raise ConfigError(describe(error, layers)) from error
+    return validated(Config, layers)
 
 
 def _drop_unused_defaults(layers: Layers) -> None:

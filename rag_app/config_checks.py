@@ -65,8 +65,10 @@ def problems(config: Config) -> Iterable[str]:
             yield f"{path}.encoder: {unknown('encoder', retriever.encoder, config.encoders)}"
         for key in ("gamma_q", "gamma_d"):
             given = getattr(retriever, key) is not None
-            if retriever.similarity == "learnable" and not given:
-                yield f'{path}.{key} is missing: similarity "learnable" needs the gammas its encoder was trained to'
+            other = retriever.gamma_d if key == "gamma_q" else retriever.gamma_q
+            # Without both, the encoder's checkpoint says them (rag_app.stores).
+            if retriever.similarity == "learnable" and not given and other is not None:
+                yield f"{path}.{key} is missing: give both gammas, or none to take those the encoder was trained to"
             if retriever.similarity != "learnable" and given:
                 yield f'{path}.{key} goes with similarity "learnable" only, got similarity "{retriever.similarity}"'
     yield from _part_problems(config)

@@ -12,11 +12,13 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from rag_app.errors import ConfigError
+
+Tree = TypeVar("Tree", bound=BaseModel)
 
 ENVIRONMENT_PREFIX = "MAGRAG_"
 # Read by the set-up (rag_app/bootstrap.py), and often still exported when a command runs.
@@ -202,6 +204,18 @@ def setting_paths(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, 
         yield from setting_paths(get_args(container)[1], (*path, "NAME"))
     else:
         yield path
+
+
+def validated(root: type[Tree], layers: Layers) -> Tree:
+    """The layers as the tree that they are of.
+
+    Raises:
+        ConfigError: The first value that cannot be used.
+    """
+    try:
+        return root.model_validate(layers.values)
+    except ValidationError as error:
+        raise ConfigError(describe(error, layers)) from error
 
 
 def describe(error: ValidationError, layers: Layers) -> str:

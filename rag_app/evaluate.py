@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from eval.errors import EvalError
 from eval.folder import RunFolder
 from eval.run import RunResult, run_evaluation
 from eval.view import CorpusFacts
-from rag_app.bench import Bench, make_systems
+from rag_app.bench import Bench, ReaderSlot, make_systems
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.experiment import Experiment
@@ -54,6 +54,7 @@ def run(
     progress: StepProgress | None = None,
     retry_errors: bool = False,
     command: str = "",
+    slot: ReaderSlot | None = None,
 ) -> RunResult:
     """Evaluate what [eval] names.
 
@@ -65,6 +66,7 @@ def run(
         progress: Told of (what, done, total).
         retry_errors: Ask again what an earlier start stored an error for.
         command: What a person typed, for the report.
+        slot: Holds the reader for evaluations that follow; without it, the reader is freed at the end.
 
     Raises:
         EvalError: A folder of another run, or one that cannot be written.
@@ -75,10 +77,11 @@ def run(
     ids = {own.name: {q.question: q.own_id for q in own.questions} for own in experiment.datasets}
     RunFolder.refuse_foreign(out)  # before anything takes time
     _refuse_equal_texts(config, experiment)
-    bench = Bench(config, experiment.corpora, ids, log, progress)
+    bench = Bench(config, experiment.corpora, ids, log, progress, slot)
     pairs = experiment.pairs
     try:
         datasets = [_with_corpus(own, experiment.corpora[own.name], bench, config) for own in experiment.datasets]
+        _say_notes(config, bench, datasets)
         return run_evaluation(
             datasets,
             make_systems(config, bench, datasets),
@@ -101,6 +104,15 @@ def run(
         )
     finally:
         bench.close()
+
+
+def _say_notes(config: Config, bench: Bench, datasets: Sequence[DataSet]) -> None:
+    """What a person should know before reading anything into the retrievers' figures, each note once."""
+    if not datasets:
+        return
+    notes = (note for name in searching(config) for note in bench.retriever(datasets[0].name, name).notes)
+    for note in dict.fromkeys(notes):
+        bench.log(note)
 
 
 def _refuse_equal_texts(config: Config, experiment: Experiment) -> None:

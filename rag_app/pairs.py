@@ -11,8 +11,9 @@ from eval.view import PairScore
 from rag_app.bench import Bench
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
+from rag_app.stores import configured_similarity
 from retriever.errors import RetrieverError
-from retriever.similarity import require_symmetric, score_parts, similarity_from_name
+from retriever.similarity import require_symmetric, score_parts
 
 
 def score_pairs(config: Config, bench: Bench, sets: Sequence[PairSet]) -> list[PairScore]:
@@ -51,9 +52,9 @@ def _scores(config: Config, bench: Bench, name: str, pairs: PairSet) -> list[flo
     if name == CLOSED_BOOK or config.retriever(name).kind != "dense":
         raise RetrieverError("it ranks passages, and has no score for a pair of sentences")
     settings = config.retriever(name)
-    similarity = similarity_from_name(settings.similarity, settings.gamma_q, settings.gamma_d)
-    require_symmetric(similarity, pairs.name)
     encoder = bench.encoder(settings.encoder)
+    similarity = configured_similarity(name, settings, encoder)
+    require_symmetric(similarity, pairs.name)
     left = encoder.encode_queries([pair.text1 for pair in pairs.pairs])
     right = encoder.encode_queries([pair.text2 for pair in pairs.pairs])
     cosines = (left.units * right.units).sum(axis=1)

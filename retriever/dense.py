@@ -54,21 +54,23 @@ class DenseRetriever:
     @property
     def notes(self) -> list[str]:
         """What a person should know before reading anything into this retriever's ranking."""
-        trained_for, name = self.encoder.spec.trained_for, self.encoder.name
-        if trained_for is None:
+        trained, name, own = self.encoder.trained, self.encoder.spec.trained_for, self.similarity
+        if name is None or own == trained or (trained is None and own.name == name):
             return []
-        trained_by_direction = trained_for in ("cosine", "dnorm")
-        if trained_by_direction and self.similarity.gamma_d < 1:
+        start = f"{self.encoder.name} was trained for {name if trained is None else trained}"
+        by_direction = name in ("cosine", "dnorm")
+        if by_direction and own.gamma_d < 1:
             return [
-                f"{name} was trained for {trained_for}, which leaves passage norms free: scored by {self.similarity.name} "
-                "they mostly add a bias towards some passage lengths"
+                f"{start}, which never trained its magnitudes: what {own} measures with them is mostly a bias towards some "
+                "passage lengths"
             ]
-        if not trained_by_direction and self.similarity.gamma_d == 1:
-            return [
-                f"{name} was trained for {trained_for}, which ranks by passage norms too: {self.similarity.name} throws "
-                "them away"
-            ]
-        return []
+        if not by_direction and own.gamma_d == 1:
+            return [f"{start}, which ranks by passage norms too: {own} throws them away"]
+        if trained is None:
+            return []
+        if own.gamma_d == trained.gamma_d:
+            return [f"{start} and is searched by {own}: passages are ranked alike, but scores are others"]
+        return [f"{start} and is searched by {own}, which weighs passage norms otherwise than its training did"]
 
     def retrieve(self, questions: Sequence[str], k: int) -> Retrieved:
         """See `Retriever.retrieve`."""

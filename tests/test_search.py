@@ -113,7 +113,7 @@ def test_hits_carry_the_factors_of_their_score(index: Index) -> None:
 @pytest.mark.parametrize(
     ("trained_for", "similarity", "note"),
     [
-        ("cosine", QNORM, "trained for cosine, which leaves passage norms free: scored by qnorm"),
+        ("cosine", QNORM, "trained for cosine, which never trained its magnitudes: what qnorm measures"),
         ("cosine", DNORM, None),
         ("dot", COSINE, "trained for dot, which ranks by passage norms too: cosine throws them away"),
         ("dot", QNORM, None),

@@ -1,0 +1,101 @@
+"""Hard negatives by a retriever of the configuration, over the pairs' own passages or over a corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rag_app.config import Config
+from rag_app.config_tables import ColumnsConfig
+from rag_app.errors import ConfigError
+from rag_app.stores import StepProgress, Stores
+from retriever.lexical import BM25Settings
+from retriever.passages import Passage
+from retriever.shards import write_atomically
+from retriever.training.masking import known_positives
+from retriever.training.mining import MiningReport, MiningSettings, answers_from, mine
+from retriever.training.pairs import TrainingPair, passages_of
+from retriever.training.pool import PassagePool, bm25_over
+
+Log = Callable[[str], None]
+
+
+def mine_pairs(
+    pairs: Sequence[TrainingPair],
+    config: Config,
+    retriever: str,
+    settings: MiningSettings,
+    *,
+    log: Log,
+    progress: StepProgress | None = None,
+    known: Sequence[TrainingPair] = (),
+    own_passages: bool = True,
+) -> tuple[list[TrainingPair], MiningReport]:
+    """Fill up the negatives of pairs.
+
+    Args:
+        pairs: What to find negatives for.
+        config: Where the retriever is described. BM25 over the pairs' own passages needs no encoder; any other keeps its
+            index in the data folder.
+        retriever: Its name.
+        settings: How many, and what is left out.
+        log: Told, in a line, of each long step before it starts.
+        progress: Told of (what, done, total).
+        known: Further pairs, whose positives and answers are known of the same queries too; none is made a result.
+        own_passages: Rank the passages of the pairs; otherwise the configuration's corpus or index.
+
+    Returns:
+        As `retriever.training.mining.mine`.
+
+    Raises:
+        ConfigError: No such retriever, or a ranking made elsewhere, which knows other questions.
+        RetrieverError: A passage id stands for two texts, or an encoder or index cannot be used.
+    """
+    table = config.retriever(retriever)
+    if table.kind == "trec_run":
+        raise ConfigError(f"retrievers.{retriever} is a ranking made elsewhere, and ranks no training queries")
+    positives = known_positives([*pairs, *known])
+    pairs = answers_from(pairs, known)
+    tell = None if progress is None else lambda done, total: progress("queries", done, total)
+    if own_passages and table.kind == "bm25":
+        passages = passages_of(pairs)
+        log(f"ranking the pairs' own {len(passages):,} passages by {retriever}")
+        with bm25_over(passages, BM25Settings(table.k1, table.b, table.stemmer), retriever) as words:
+            return mine(pairs, words, settings, tell, known=positives)
+    if own_passages:
+        config = _over_own(passages_of(pairs), config, log)
+    ranker = Stores(config, log, progress).retriever(retriever)
+    for note in ranker.notes:
+        log(note)
+    return mine(pairs, ranker, settings, tell, known=positives)
+
+
+def _over_own(passages: Sequence[Passage], config: Config, log: Log) -> Config:
+    """The configuration over a file of these passages in the data folder, so that their index is made but once."""
+    folder = config.resolved_data_dir() / "mining"
+    path = folder / f"pairs-{PassagePool(passages, folder).fingerprint}.jsonl"
+    log(f"ranking the pairs' own {len(passages):,} passages, kept in {path}")
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = (
+            json.dumps({"id": own.id, "title": own.title, "text": own.text}, ensure_ascii=False) + "\n"
+            for own in passages
+        )
+        write_atomically(path, lambda file: [file.write(line.encode()) for line in lines])
+    # The file has our names of fields, whatever the configuration's corpus calls them.
+    over = config.over(str(path), "")
+    index = over.index.model_copy(update={"columns": ColumnsConfig(), "collapse_duplicates": False})
+    return over.model_copy(update={"index": index})
+
+
+def check_out(out: Path, source: str) -> None:
+    """Refuse, before anything takes time, a file that cannot or should not be written.
+
+    Raises:
+        ConfigError: A folder, or the file that is read.
+    """
+    if out.is_dir():
+        raise ConfigError(f"{out} is a folder: name the file that the mined pairs go to")
+    if out.exists() and Path(source).exists() and out.samefile(source):
+        raise ConfigError(f"{out} is the file that is read: name another for the mined pairs")

@@ -1,0 +1,138 @@
+"""`magrag sweep`: the same training under several similarities and seeds, each evaluated as it was trained, and compared.
+
+Everything lies in one folder and is taken up where it was left: trainings in train/, evaluations in eval/ (one folder for
+each encoder, so that seeds and similarities can be added later), the comparison in sweep.json and sweep.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eval.report.sweep_tables import sweep_markdown
+from eval.sweep import UNTRAINED, Sweep, compare_trainings
+from rag_app.config_layers import nearest
+from rag_app.errors import ConfigError
+from rag_app.stores import StepProgress
+from rag_app.sweep_evaluation import Candidate, Plan, evaluate_all
+from rag_app.train_config import TrainConfig
+from retriever.shards import write_atomically
+from retriever.similarity import NAMES
+from retriever.training.checkpoint import MERGED
+from retriever.training.trainer import TrainingResult
+
+if TYPE_CHECKING:
+    from rag_app.config import Config
+
+TRAININGS, EVALUATIONS = "train", "eval"
+RESULT, REPORT = "sweep.json", "sweep.md"
+
+Log = Callable[[str], None]
+
+
+def sweep(
+    config: TrainConfig,
+    out: Path,
+    *,
+    similarities: Sequence[str],
+    seeds: Sequence[int],
+    experiment: Config | None,
+    in_domain: Sequence[str] = (),
+    log: Log,
+    progress: StepProgress,
+    command: str = "",
+) -> Sweep:
+    """Train, evaluate and compare.
+
+    Args:
+        config: The training; its similarity and seed are set by the two lists.
+        out: Folder of the sweep, new or to go on with.
+        similarities: Names, each once; "learnable" starts from the configuration's gammas.
+        seeds: Of every training.
+        experiment: With [eval] and [sweep]; None compares development scores alone.
+        in_domain: In place of the experiment's.
+        log: Told, in a line, of what is done.
+        progress: Told of (what, done, total).
+        command: What a person typed, for the reports.
+
+    Raises:
+        ConfigError: A similarity that there is not, data sets that the experiment lacks, or a training's folder that holds
+            another.
+        RetrieverError: See `rag_app.train.train`.
+        EvalError: See `rag_app.evaluate.run`.
+    """
+    from rag_app.train import train
+
+    _check(similarities, seeds)
+    # What an experiment lacks should not be found after hours of training.
+    plan = None if experiment is None else Plan.of(experiment, in_domain, log)
+    found: list[tuple[TrainConfig, TrainingResult]] = []
+    for seed in seeds:
+        for similarity in similarities:
+            own = one_training(config, similarity, seed)
+            folder = out / TRAININGS / f"{similarity}-{seed}"
+            log(
+                f"training {len(found) + 1} of {len(seeds) * len(similarities)}: {similarity}, seed {seed}, in {folder}"
+            )
+            found.append((own, train(own, folder, log=log, progress=progress, mined=out / TRAININGS)))
+    facts = [_facts(own, result, out) for own, result in found]
+    if plan is None:
+        result = Sweep(list(in_domain), facts)
+    else:
+        start = Candidate(UNTRAINED, 0, config.encoder)
+        candidates = [start, *(_candidate(own, result) for own, result in found)]
+        untrained, *trained = evaluate_all(plan, candidates, out / EVALUATIONS, log, progress, command)
+        order = {name: place for place, name in enumerate(similarities)}
+        trained.sort(key=lambda one: order[one.trained_for])  # stable: seeds keep theirs
+        result = compare_trainings(trained, untrained, in_domain=plan.in_domain, facts=facts)
+    _write(out / RESULT, json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n")
+    _write(out / REPORT, sweep_markdown(result))
+    return result
+
+
+def one_training(config: TrainConfig, similarity: str, seed: int) -> TrainConfig:
+    """The training of one similarity and seed; all else is the configuration's."""
+    gammas = {} if similarity == "learnable" else {"gamma_q": None, "gamma_d": None}
+    return config.model_copy(update={"similarity": similarity, "seed": seed, **gammas})
+
+
+def _check(similarities: Sequence[str], seeds: Sequence[int]) -> None:
+    for name in similarities:
+        if name not in NAMES:
+            raise ConfigError(f'--similarities: there is no similarity "{name}"{nearest(name, NAMES)}')
+    for what, values in (("--similarities", similarities), ("--seeds", seeds)):
+        if not values or len(set(values)) < len(values):
+            raise ConfigError(f"{what} must name one or more, each once")
+
+
+def _candidate(config: TrainConfig, result: TrainingResult) -> Candidate:
+    """A trained encoder as [encoders.NAME] would describe it."""
+    encoder, best = config.encoder, result.folder
+    changes: dict[str, Any] = {"trained_for": None}  # the checkpoint says it
+    if config.lora.rank and not encoder.adapter:
+        changes["adapter"] = str(best)
+    else:
+        # An adapter over an adapter is taken merged, for an encoder takes one.
+        changes |= {"model": str(best / MERGED if config.lora.rank else best), "adapter": ""}
+    return Candidate(config.similarity, config.seed, encoder.model_copy(update=changes))
+
+
+def _facts(config: TrainConfig, result: TrainingResult, out: Path) -> dict[str, Any]:
+    return {
+        "similarity": config.similarity,
+        "seed": config.seed,
+        "gamma_q": result.similarity.gamma_q,
+        "gamma_d": result.similarity.gamma_d,
+        "checkpoint": result.folder.relative_to(out).as_posix(),
+        "steps": result.steps,
+        "best_step": result.best_step,
+        "stopped_early": result.stopped_early,
+        "scale": result.scale,
+        "dev": dict(result.best),
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, lambda file: file.write(text.encode()))

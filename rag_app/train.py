@@ -1,0 +1,274 @@
+"""`magrag train`: pairs, guard, development set, hard negatives, encoder and trainer put together in one folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rag_app.config import Config
+from rag_app.config_layers import show
+from rag_app.config_tables import EvalConfig, PageConfig, RetrieverConfig
+from rag_app.errors import ConfigError
+from rag_app.stores import StepProgress, load_configured_encoder
+from rag_app.train_config import TrainConfig
+from rag_app.train_dev import MEASURE, DevScorer, DevSet, hold_out, read_dev_set
+from retriever.shards import write_atomically
+from retriever.training.distributed import close, init_from_environment, world
+from retriever.training.pairs import TrainingPair, data_hash, read_hub_pairs, read_pairs, write_pairs
+from retriever.training.settings import TrainingSettings
+from retriever.training.trainer import Report, Trainer, TrainingResult
+
+if TYPE_CHECKING:
+    from retriever.encoder import Encoder
+
+TRAIN = "train.json"
+MINED = "mined.jsonl"
+_NAME = "encoder"
+_PACKAGES = ("magrag", "torch", "transformers", "sentence-transformers", "peft")
+_LINES = 20
+"""How often, in a whole training, a line tells of loss and norms."""
+
+Log = Callable[[str], None]
+
+
+def train(
+    config: TrainConfig, out: Path, *, log: Log, progress: StepProgress, mined: Path | None = None
+) -> TrainingResult:
+    """Train as the configuration says, or go on with a training of the same settings that was stopped.
+
+    Started by torchrun, each process takes its share of every batch.
+
+    Args:
+        config: What is trained, on what and how.
+        out: Folder of the training.
+        log: Told, in a line, of what is done.
+        progress: Told of (what, done, total).
+        mined: Folder of mined pairs that trainings of like pairs share; None keeps them in the training's own.
+
+    Raises:
+        ConfigError: The folder holds another training, or the development set cannot be made.
+        RetrieverError: Pairs or encoder cannot be used.
+        WeightsError: The encoder's weights cannot be had.
+        EvalError: A question file cannot be read.
+    """
+    settings = config.settings()
+    _check_folder(out, config, {})
+    first = init_from_environment().is_first
+    try:
+        telling = (log, progress) if first else (_silent, _no_progress)
+        return _train(config, settings, out, mined, *telling)
+    finally:
+        close()
+
+
+def _train(
+    config: TrainConfig, settings: TrainingSettings, out: Path, mined: Path | None, log: Log, progress: StepProgress
+) -> TrainingResult:
+    from generator.quiet import quiet_transformers
+    from retriever.training.lora import add_lora
+
+    pairs, sets, held = _prepare(config, log)
+    dense = _as_config(config)
+    encoder = load_configured_encoder(_NAME, dense, log)
+    _claim(out, config, {"pairs": data_hash(pairs), "weights": encoder.weights_hash})
+    if config.mining.kind != "none":
+        pairs = _mined(config, dense, pairs, _mined_file(config, pairs, encoder, out, mined), log, progress)
+    adapter = None
+    if settings.lora is not None:
+        with quiet_transformers():
+            adapter = add_lora(encoder, settings.lora, settings.seed)
+    trainer = Trainer(
+        encoder,
+        pairs,
+        settings,
+        out,
+        dev=DevScorer(sets) if sets else None,
+        held_out=held,
+        adapter=adapter,
+        adapter_dtype=config.lora.dtype,
+        report=_reporter(settings, log, progress),
+        log=log,
+    )
+    log(_plan(encoder, pairs, settings, trainer.steps))
+    with quiet_transformers():  # it draws a bar for every checkpoint
+        return trainer.run()
+
+
+def _prepare(config: TrainConfig, log: Log) -> tuple[list[TrainingPair], list[DevSet], list[TrainingPair]]:
+    """Pairs to train on, development sets and held-out pairs; all of it drawn with the configuration's seeds."""
+    from rag_app.pair_sources import evaluation_questions
+    from retriever.training.guard import drop_leaks
+
+    data, dev = config.data, config.dev
+    if data.pairs:
+        pairs = read_pairs(data.pairs, columns=data.columns, title_separator=data.title_separator)
+    else:
+        pairs = read_hub_pairs(data.hub, data.subset, data.split, data.columns, title_separator=data.title_separator)
+    log(f"{len(pairs):,} pairs of {data.pairs or data.hub}")
+    sets = [read_dev_set(name, table, dev.seed) for name, table in dev.datasets.items()]
+    asked = [*evaluation_questions(data.evaluation), *(q.question for own in sets for q in own.questions)]
+    pairs, leaked = drop_leaks(pairs, asked)
+    if leaked:
+        log(f"{len(leaked):,} pairs left out, since an evaluation asks their query")
+    if 0 < data.n < len(pairs):
+        drawn = np.sort(np.random.default_rng(config.seed).permutation(len(pairs))[: data.n])
+        pairs = [pairs[position] for position in drawn]
+    held: list[TrainingPair] = []
+    if dev.queries:
+        pairs, held, own_set = hold_out(pairs, dev.queries, dev.pool, dev.seed)
+        sets.insert(0, own_set)
+    for own in sets:
+        log(f"development set {own.name}: {len(own.questions):,} queries, {len(own.passages):,} passages")
+    return pairs, sets, held
+
+
+def _mined_file(
+    config: TrainConfig, pairs: Sequence[TrainingPair], encoder: Encoder, out: Path, shared: Path | None
+) -> Path:
+    """Where the mined pairs are kept; in a shared folder their name says what they were mined from."""
+    if shared is None:
+        return out / MINED
+    content = json.dumps([data_hash(pairs), config.mining.model_dump(), encoder.fingerprint], sort_keys=True)
+    return shared / f"mined-{hashlib.sha256(content.encode()).hexdigest()[:12]}.jsonl"
+
+
+def _mined(
+    config: TrainConfig, dense: Config, pairs: Sequence[TrainingPair], path: Path, log: Log, progress: StepProgress
+) -> list[TrainingPair]:
+    """The pairs with hard negatives, found where the file is not there yet."""
+    from rag_app.mine import mine_pairs
+    from retriever.training.mining import MiningSettings
+    from retriever.training.trainer import wait_for_all
+
+    if not path.is_file() and world().is_first:
+        options = config.mining.model_dump(exclude={"kind", "similarity"})
+        found, report = mine_pairs(pairs, dense, _miner(config), MiningSettings(**options), log=log, progress=progress)
+        write_pairs(path, found)
+        log(report.summary())
+    wait_for_all()
+    return read_pairs(path)
+
+
+def _miner(config: TrainConfig) -> str:
+    """What the retriever that mines is called."""
+    return config.mining.similarity if config.mining.kind == "dense" else "bm25"
+
+
+def _as_config(config: TrainConfig) -> Config:
+    """The training's encoder, and the retriever that mines, as the rest of the program names them."""
+    mining, name = config.mining, _miner(config)
+    kind: Literal["dense", "bm25"] = "dense" if mining.kind == "dense" else "bm25"
+    miner = RetrieverConfig(kind=kind, encoder=_NAME, similarity=mining.similarity)
+    return Config(
+        data_dir=config.data_dir,
+        # Weights that learn are float32, whatever the encoder computes in when it serves.
+        encoders={_NAME: config.encoder.model_copy(update={"precision": "float32"})},
+        retrievers={name: miner},
+        page=PageConfig(retrievers=(name,)),
+        eval=EvalConfig(retrievers=(name,)),
+    )
+
+
+# --- the folder ------------------------------------------------------------------------------------------------------
+
+
+def _check_folder(out: Path, config: TrainConfig, facts: Mapping[str, str]) -> bool:
+    """Whether the folder holds this training already.
+
+    Raises:
+        ConfigError: It holds another one; the first setting that differs is named. Or it holds something else.
+    """
+    path = out / TRAIN
+    if not path.is_file():
+        if out.is_dir() and any(out.iterdir()):
+            raise ConfigError(f"{out} is no folder of a training, and not empty: choose another with --out")
+        return False
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+        before, known = there["config"], there["facts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged: delete {out} and train again") from error
+    now = json.loads(json.dumps(config.identity()))
+    changed = [*_differences(before, now), *(_differences(known, dict(facts)) if facts else ())]
+    for name, old, new in changed:
+        raise ConfigError(
+            f"{out} holds a training with {name} = {show(old)}, and this one has {show(new)}: choose another --out, "
+            "or delete that folder"
+        )
+    return True
+
+
+def _claim(out: Path, config: TrainConfig, facts: Mapping[str, str]) -> None:
+    """Write train.json, or see that the one there says the same."""
+    if not world().is_first or _check_folder(out, config, facts):
+        return
+    from rag_app.doctor import installed_versions
+
+    installed = installed_versions()
+    versions = {name: installed[name] for name in _PACKAGES if name in installed}
+    content = {"format": 1, "config": config.identity(), "facts": dict(facts), "versions": versions}
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(out / TRAIN, lambda file: file.write(text.encode()))
+
+
+def _differences(before: Any, now: Any, name: str = "") -> list[tuple[str, Any, Any]]:
+    """Settings that are not the same in two trees, by dotted name."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = dict.fromkeys([*before, *now])
+        parts = (_differences(before.get(key), now.get(key), f"{name}.{key}" if name else key) for key in keys)
+        return [difference for part in parts for difference in part]
+    return [] if before == now else [(name, before, now)]
+
+
+# --- telling ---------------------------------------------------------------------------------------------------------
+
+
+def _plan(encoder: Encoder, pairs: Sequence[TrainingPair], settings: TrainingSettings, steps: int) -> str:
+    trained = sum(p.numel() for p in encoder.model.parameters() if p.requires_grad)
+    what = f"LoRA of rank {settings.lora.rank}" if settings.lora else "all weights"
+    negatives = sum(min(len(pair.negatives), settings.hard_negatives) for pair in pairs) / len(pairs)
+    return (
+        f"training {encoder.name} for {settings.similarity.name}: {what} ({trained:,} parameters), {len(pairs):,} pairs "
+        f"with {negatives:.1f} hard negatives each, {steps:,} steps of {settings.batch_size} queries"
+    )
+
+
+def _reporter(settings: TrainingSettings, log: Log, progress: StepProgress) -> Report:
+    def report(done: int, steps: int, figures: Mapping[str, float]) -> None:
+        progress("training", done, steps)
+        if done == 0 or MEASURE in figures or done % max(1, steps // _LINES) == 0:
+            log(f"step {done:,}: {_line(settings, figures)}")
+
+    return report
+
+
+def _line(settings: TrainingSettings, figures: Mapping[str, float]) -> str:
+    shown = []
+    if "loss" in figures:
+        shown.append(f"loss {figures['loss']:.3f}, entropy {figures['entropy']:.2f}")
+        shown.append(f"norms {figures['norm_mean']:.2f} ± {100 * figures['norm_cv']:.0f} %")
+        if not math.isnan(figures["norm_length_corr"]):
+            shown.append(f"with length {figures['norm_length_corr']:+.2f}")
+        if settings.similarity.name == "learnable":
+            shown.append(f"gammas {figures['gamma_q']:.3f} and {figures['gamma_d']:.3f}")
+    for name, value in figures.items():
+        if MEASURE in name:
+            shown.append(f"{name} {100 * value:.2f}")
+        elif name.endswith(" norm_length_corr"):
+            shown.append(f"norms with length {value:+.2f}")
+    return ", ".join(shown)
+
+
+def _silent(line: str) -> None:
+    """Processes other than the first say nothing."""
+
+
+def _no_progress(what: str, done: int, total: int | None) -> None:
+    """And draw no bars."""

