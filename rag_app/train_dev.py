@@ -174,7 +174,5 @@ class DevScorer:
     def _lengths(self, dev: DevSet, encoder: Encoder) -> np.ndarray:
         """Tokens of each passage as it is cut; counted once."""
         if dev.name not in self._token_counts:
-            texts = [encoder.spec.passage_prefix + f"{p.title} {p.text}".strip() for p in dev.passages]
-            encoded = encoder.tokenizer(texts, truncation=True, max_length=encoder.spec.passage_max_tokens)
-            self._token_counts[dev.name] = np.array([len(ids) for ids in encoded["input_ids"]])
+            self._token_counts[dev.name] = encoder.passage_lengths(dev.passages)
         return self._token_counts[dev.name]

@@ -69,7 +69,7 @@ def length_correlation(norms: npt.ArrayLike, lengths: npt.ArrayLike) -> float:
     Returns:
         NaN where one of the two does not vary.
     """
-    values, logs = np.asarray(norms, dtype=np.float64), np.log(np.asarray(lengths, dtype=np.float64))
-    if len(values) < 2 or values.std() <= 1e-6 * abs(values.mean()) or logs.std() == 0:
+    values, tokens = np.asarray(norms, dtype=np.float64), np.asarray(lengths, dtype=np.float64)
+    if len(values) < 2 or values.std() <= 1e-6 * abs(values.mean()) or tokens.min() == tokens.max():
         return math.nan
-    return float(np.corrcoef(values, logs)[0, 1])
+    return float(np.corrcoef(values, np.log(tokens))[0, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rag_app.sweep import sweep
 from retriever.encoder import Encoder
 from retriever.passages import Passage
 from tests.sweep_example import experiment, run_sweep, training, write_example
+from tests.test_cli import magrag, one_line_error
 
 SIMILARITIES, SEEDS = ("cosine", "qnorm"), (0, 1)
 
@@ -272,3 +274,18 @@ def test_mistakes_are_told_before_anything_is_trained(
             log=lambda line: None, progress=lambda what, done, total: None,
         )  # fmt: skip
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_command_prints_the_comparison(root: Path, found: dict[str, Any], tmp_path: Path) -> None:
+    shutil.copytree(root / "out/train/cosine-0", tmp_path / "out/train/cosine-0")
+    command = ("sweep", root / "train.toml", "--similarities", "cosine", "--out", tmp_path / "out")
+    done = magrag(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["rows"] == []
+    assert told["trainings"] == [own for own in found["trainings"] if (own["similarity"], own["seed"]) == ("cosine", 0)]
+    assert magrag(*command, "--seeds", "one").returncode == 2
+    assert "holds a training with training.steps = 4" in one_line_error(
+        magrag(*command, "--set", "training.steps=5"), 2
+    )

@@ -21,6 +21,7 @@ class RandomEncoder:
     name: str = "random"
     limit: int | None = None
     encoded: int = 0
+    trained: None = None
     description: dict[str, Any] = field(default_factory=lambda: {"model": "random", "weights": "w1", "dim": 16})
 
     def encode_passages(self, passages: Sequence[Passage], progress: Progress | None = None) -> Vectors:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from retriever.diagnostics import length_correlation, variation
+
 LOG = "log.csv"
 STEP_COLUMNS = (
     "step",
@@ -71,10 +73,11 @@ def norm_figures(norms: np.ndarray, lengths: np.ndarray) -> dict[str, float]:
         Mean, coefficient of variation, and Pearson's correlation with the logarithm of the length (NaN where one of the
         two does not vary).
     """
-    mean, spread = float(norms.mean()), float(norms.std())
-    varies = spread > 1e-6 * mean and lengths.min() < lengths.max()
-    correlation = float(np.corrcoef(norms, np.log(lengths))[0, 1]) if varies else float("nan")
-    return {"norm_mean": mean, "norm_cv": spread / mean if mean else float("nan"), "norm_length_corr": correlation}
+    return {
+        "norm_mean": float(norms.mean()),
+        "norm_cv": variation(norms),
+        "norm_length_corr": length_correlation(norms, lengths),
+    }
 
 
 def _shown(value: float | None) -> str:
