@@ -63,6 +63,8 @@ class SystemMetrics:
         missing: Questions that ended in an error, counted 0.
         em: Exact Match, and its interval (None when n < 2).
         f1: Token F1, and its interval; None under a rule without F1.
+        em_at_hit: Exact Match over the `em_at_hit_n` questions of which a passage that the reader was offered holds an
+            answer string: what the reader makes of what it can know. With its interval; None where there are none.
         contains: Share of answers in which a gold stands; not Exact Match.
         empty: Answers of nothing but white space.
         empty_matches: Questions with EM though nothing is left of prediction and gold.
@@ -92,6 +94,9 @@ class SystemMetrics:
     em_interval: Interval | None = None
     f1: float | None = None
     f1_interval: Interval | None = None
+    em_at_hit: float | None = None
+    em_at_hit_interval: Interval | None = None
+    em_at_hit_n: int = 0
     contains: float | None = None
     empty: int = 0
     empty_matches: int = 0
@@ -225,6 +230,7 @@ def _system_metrics(
     prompts = [row["prompt_tokens"] for row in rows.values() if rule and not is_missing(row)]
     depth = max((len(row["passages"]) for row in rows.values()), default=0)
     hit, gold, supporting, all_supporting = _retrieval_curves(questions, rows, depth)
+    at_hit = {score.question.id: float(score.em) for score in scores if _is_hit(score, rows)}
     return SystemMetrics(
         system=system,
         dataset=dataset,
@@ -236,6 +242,9 @@ def _system_metrics(
         em_interval=_percent_interval(intervals.get(EM)),
         f1=100 * means[F1] if F1 in means else None,
         f1_interval=_percent_interval(intervals.get(F1)),
+        em_at_hit=100 * fmean(at_hit.values()) if at_hit else None,
+        em_at_hit_interval=_percent_interval(measure_intervals({EM: at_hit}, seed).get(EM)) if at_hit else None,
+        em_at_hit_n=len(at_hit),
         contains=100 * fmean(score.contains for score in scores) if scores else None,
         empty=sum(not score.words for score in answered),
         empty_matches=sum(score.empty_match for score in scores),
@@ -260,6 +269,14 @@ def _system_metrics(
         },
         causes=causes,
     )
+
+
+def _is_hit(score: QuestionScore, rows: Mapping[str, Row]) -> bool:
+    """Whether the reader was offered a passage that holds an answer string."""
+    row = rows.get(score.question.id)
+    if row is None or not score.question.has_answers:
+        return False
+    return any(passage["has_answer"] for passage in row["passages"][: row["k"]])
 
 
 def _retrieval_curves(

@@ -16,12 +16,14 @@ from eval.data.datasets import Question
 from eval.paired import Comparison, compare_values, with_holm
 from eval.scores import ranking_values, score_question
 from eval.significance import measure_intervals
+from eval.sweep_pairs import PairChange, PairRow, PairValues, pair_rows
 from eval.view import RunView
 
 RANKING = "nDCG@10"
 READING = "exact match"
 UNTRAINED = "untrained"
 BASELINE = "cosine"
+IN_DOMAIN, OUT_OF_DOMAIN, ALL = "in domain", "out of domain", "all data sets"
 
 Interval = tuple[float, float]
 
@@ -31,7 +33,8 @@ class Norms:
     """Passage norms of one encoder over one data set's corpus; NaN where a figure is undefined.
 
     Attributes:
-        d: Cohen's d of the passages that are relevant to a question against those that are relevant to none.
+        d: Cohen's d of the passages that are relevant to one of the set's questions, asked or not, against those that no
+            question of any set over the same corpus marks.
         reason: Why d is undefined; "" where it is not.
         relevant: Passages on the one side.
         others: Passages on the other.
@@ -56,7 +59,8 @@ class Evaluated:
         seed: Of its training.
         ranking: Retrieval alone, and sentence pairs.
         reading: Answers; None where none were asked for.
-        norms: By data set.
+        norms: By data set; those that were evaluated for some seeds only are missing in the others', as in the runs.
+        pairs: Scores of sentence pairs, by set.
     """
 
     trained_for: str
@@ -64,6 +68,7 @@ class Evaluated:
     ranking: RunView
     reading: RunView | None
     norms: Mapping[str, Norms]
+    pairs: Mapping[str, PairValues] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class Row:
         n: Questions.
         value: Mean over questions and seeds.
         interval: Bootstrap over questions; None when n < 2.
-        by_seed: Means over questions, in the order of the seeds.
+        by_seed: Means over questions, in the order of the seeds that the set was evaluated for.
         against_cosine: Against the training by cosine, paired; None for that one itself.
         against_untrained: Against the untrained encoder searched by cosine, paired; None for that one itself.
         under: The same measure when searched by other similarities (rankings only).
@@ -98,39 +103,37 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class PairRow:
-    """One training on one set of sentence pairs: Spearman's correlation, the mean over its seeds.
-
-    Attributes:
-        dataset: The set.
-        trained_for: A similarity, or `UNTRAINED`.
-        scored_by: "cosine" or "dot".
-        n: Pairs.
-        value: In [-1, 1].
-        interval: Bootstrap over pairs, of a training with one seed; None with several.
-        by_seed: In the order of the seeds.
-        against_cosine: Difference from the training by cosine, scored alike.
-        against_untrained: Difference from the untrained encoder, scored by cosine.
-    """
-
-    dataset: str
-    trained_for: str
-    scored_by: str
-    n: int
-    value: float
-    interval: Interval | None
-    by_seed: list[float]
-    against_cosine: float | None = None
-    against_untrained: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class NormRow:
     """One training's norms on one data set: means over its seeds, as `Norms`."""
 
     dataset: str
     trained_for: str
     norms: Norms
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """On how many data sets a training is better than another by one measure: where the interval of the difference lies.
+
+    Attributes:
+        trained_for: A similarity, or `UNTRAINED`.
+        searched_by: The similarity that ranks.
+        measure: `RANKING` or `READING`.
+        domain: `IN_DOMAIN` or `OUT_OF_DOMAIN`; `ALL` where nobody said which are which.
+        against: `BASELINE`, trained alike, or `UNTRAINED`, searched by cosine.
+        won: Above 0.
+        equal: 0 is in it.
+        lost: Below 0.
+    """
+
+    trained_for: str
+    searched_by: str
+    measure: str
+    domain: str
+    against: str
+    won: int
+    equal: int
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ class Sweep:
         rows: By measure, data set and training.
         pairs: Sentence pairs.
         norms: By data set and training.
+        tallies: By measure, domain and training.
+        made: How it was made: command, data, model, hardware.
     """
 
     in_domain: list[str]
@@ -150,15 +155,22 @@ class Sweep:
     rows: list[Row] = field(default_factory=list)
     pairs: list[PairRow] = field(default_factory=list)
     norms: list[NormRow] = field(default_factory=list)
+    tallies: list[Tally] = field(default_factory=list)
+    made: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; what is undefined is null."""
-        found: dict[str, Any] = _without_nan({"format": 1, **asdict(self)})
+        found: dict[str, Any] = _without_nan({"format": 2, **asdict(self)})
         return found
 
 
 def compare_trainings(
-    trainings: Sequence[Evaluated], untrained: Evaluated, *, in_domain: Sequence[str], facts: Sequence[dict[str, Any]]
+    trainings: Sequence[Evaluated],
+    untrained: Evaluated,
+    *,
+    in_domain: Sequence[str],
+    facts: Sequence[dict[str, Any]],
+    made: Mapping[str, Any],
 ) -> Sweep:
     """The figures of a sweep.
 
@@ -167,6 +179,7 @@ def compare_trainings(
         untrained: The encoder they started from, searched by cosine and by dot.
         in_domain: Names of data sets.
         facts: Of each training, for `Sweep.trainings`.
+        made: For `Sweep.made`.
 
     Raises:
         EvalError: As `eval.ranking.per_question`.
@@ -176,17 +189,50 @@ def compare_trainings(
         by_similarity.setdefault(one.trained_for, []).append(one)
     groups = [(UNTRAINED, name, [untrained]) for name in ("cosine", "dot")]
     groups += [(name, name, members) for name, members in by_similarity.items()]
-    sweep = Sweep(list(in_domain), list(facts))
+    sweep = Sweep(list(in_domain), list(facts), made=dict(made))
     for measure, view_of, values_of in (
         (RANKING, lambda one: one.ranking, _ranking),
         (READING, lambda one: one.reading, _reading),
     ):
         sweep.rows.extend(_rows(measure, groups, view_of, values_of))
-    sweep.pairs.extend(_pair_rows(groups))
-    for trained_for, members in ((UNTRAINED, [untrained]), *by_similarity.items()):
+    everything = {UNTRAINED: [untrained], **by_similarity}
+    seed = int(untrained.ranking.manifest["seed"])
+    sets = {trained_for: [one.pairs for one in members] for trained_for, members in everything.items()}
+    sweep.pairs.extend(pair_rows(sets, untrained=UNTRAINED, baseline=BASELINE, seed=seed))
+    for trained_for, members in everything.items():
         for dataset in untrained.norms:
-            sweep.norms.append(NormRow(dataset, trained_for, _mean_norms([one.norms[dataset] for one in members])))
+            if own := [one.norms[dataset] for one in members if dataset in one.norms]:
+                sweep.norms.append(NormRow(dataset, trained_for, _mean_norms(own)))
+    sweep.tallies.extend(_tallies(sweep))
     return sweep
+
+
+def side(change: Comparison | PairChange | None) -> int | None:
+    """Where the interval of a difference lies: 1 above 0, -1 below, 0 where it holds 0; None without an interval."""
+    if change is None or change.interval is None:
+        return None
+    low, high = change.interval
+    return 1 if low > 0 else -1 if high < 0 else 0
+
+
+def domain_of(dataset: str, in_domain: Sequence[str]) -> str:
+    """`IN_DOMAIN`, `OUT_OF_DOMAIN`, or `ALL` where nobody said which data sets are like the training's."""
+    if not in_domain:
+        return ALL
+    return IN_DOMAIN if dataset in in_domain else OUT_OF_DOMAIN
+
+
+def _tallies(sweep: Sweep) -> list[Tally]:
+    counts: dict[tuple[str, str, str, str, str], list[int]] = {}
+    for domain in (IN_DOMAIN, OUT_OF_DOMAIN, ALL):
+        for row in sweep.rows:
+            if domain_of(row.dataset, sweep.in_domain) != domain:
+                continue
+            for against, change in ((UNTRAINED, row.against_untrained), (BASELINE, row.against_cosine)):
+                if (where := side(change)) is not None:
+                    key = (row.trained_for, row.searched_by, row.measure, domain, against)
+                    counts.setdefault(key, [0, 0, 0])[1 - where] += 1
+    return [Tally(*key, *found) for key, found in counts.items()]
 
 
 Group = tuple[str, str, Sequence[Evaluated]]
@@ -217,9 +263,13 @@ def _rows(measure: str, groups: Sequence[Group], view_of: ViewOf, values_of: Val
         def means(
             members: Sequence[Evaluated], system: str, questions: Sequence[Question] = questions
         ) -> tuple[dict[str, float], list[float]]:
-            """By question, the mean over seeds; and by seed, the mean over questions. Empty where a system was not asked."""
-            views = [view for one in members if (view := view_of(one)) is not None and system in view.systems]
-            found = [values for view in views if (values := values_of(view, system, questions))]
+            """By question, the mean over seeds; and by seed, the mean over questions. Empty where a system was not asked.
+
+            A data set may have been asked for some of the seeds only.
+            """
+            views = [view for one in members if (view := view_of(one)) is not None]
+            asked = [view for view in views if system in view.systems and questions[0].dataset in view.datasets]
+            found = [values for view in asked if (values := values_of(view, system, questions))]
             if not found:
                 return {}, []
             return {id: fmean(own[id] for own in found) for id in found[0]}, [fmean(own.values()) for own in found]
@@ -280,37 +330,6 @@ def _adjusted(rows: Sequence[Row]) -> list[Row]:
         )
         for row in rows
     ]
-
-
-def _pair_rows(groups: Sequence[Group]) -> list[PairRow]:
-    rows: list[PairRow] = []
-    members_of = {trained: members for trained, _, members in groups}
-    sets = dict.fromkeys(score.dataset for score in members_of[UNTRAINED][0].ranking.pairs)
-    for dataset in sets:
-        found: dict[tuple[str, str], PairRow] = {}
-        for trained, members in members_of.items():
-            for system in ("cosine", "dot"):
-                scores = [
-                    score
-                    for one in members
-                    for score in one.ranking.pairs
-                    if (score.dataset, score.system) == (dataset, system)
-                ]
-                values = [score.spearman for score in scores if score.spearman is not None]
-                if values:
-                    interval = scores[0].interval if len(values) == 1 else None
-                    row = PairRow(dataset, trained, system, scores[0].n, fmean(values), interval, values)
-                    found[trained, system] = row
-        for (trained, system), row in found.items():
-            alike, start = found.get((BASELINE, system)), found.get((UNTRAINED, "cosine"))
-            rows.append(
-                replace(
-                    row,
-                    against_cosine=row.value - alike.value if alike and trained not in (UNTRAINED, BASELINE) else None,
-                    against_untrained=row.value - start.value if start and row is not start else None,
-                )
-            )
-    return rows
 
 
 def _mean_norms(found: Sequence[Norms]) -> Norms:

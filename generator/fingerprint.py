@@ -6,7 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
-# What changes a model's answers beside its weights: its shape, its tokenizer, its chat template, its end tokens.
+# What changes a model's answers beside its weights: its shape, its tokenizer, its chat template, its end tokens, and what an
+# adapter's weights are multiplied by and added to.
 BEHAVIOUR_FILES = (
     "config.json",
     "generation_config.json",
@@ -20,6 +21,7 @@ BEHAVIOUR_FILES = (
     "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
+    "adapter_config.json",
 )
 
 

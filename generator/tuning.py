@@ -93,21 +93,36 @@ class Encoded:
 
 
 def encode(context: SharedContext, tokenizer: Any) -> Encoded:
-    """Tokens, positions and labels of a context with its branches."""
+    """Tokens, positions and labels of a context with its branches.
 
-    def tokens(text: str, special: bool = False) -> list[int]:
-        return list(tokenizer(text, add_special_tokens=special)["input_ids"]) if text or special else []
+    Each prompt is tokenised whole, as it will be when it is asked; what the branches' tokens have in common at the start is
+    the shared part. (Signs on both sides of the seam may become one token, so the two texts cannot be tokenised apart.)
 
-    ids = tokens(context.text, special=True)
-    start = len(ids)
+    Raises:
+        GeneratorError: The first sign of a completion and the last of its prompt become one token; end the prompt otherwise.
+    """
+    prompts: list[list[int]] = []
+    wholes: list[list[int]] = []
+    for own in context.branches:
+        prompt = list(tokenizer(context.text + own.prompt)["input_ids"])
+        whole = list(tokenizer(context.text + own.prompt + own.completion)["input_ids"])
+        if whole[: len(prompt)] != prompt:
+            raise GeneratorError(
+                f"the tokenizer joins the end of the prompt {own.prompt[-20:]!r} with the start of the completion "
+                f"{own.completion[:20]!r}; such a model cannot be trained with this prompt"
+            )
+        prompts.append(prompt)
+        wholes.append(whole)
+    # A branch keeps a token of its prompt at least, since the first token of the completion is predicted there.
+    start = min(len(prompt) for prompt in prompts) - 1
+    start = next((i for i in range(start) if len({whole[i] for whole in wholes}) > 1), start)
+    ids = wholes[0][:start]
     positions, branch, labels = list(range(start)), [0] * start, [IGNORED] * start
-    for number, own in enumerate(context.branches, start=1):
-        prompt, completion = tokens(own.prompt), tokens(own.completion)
-        sequence = prompt + completion
-        ids += sequence
-        positions += range(start, start + len(sequence))
-        branch += [number] * len(sequence)
-        labels += [IGNORED] * (len(prompt) - 1) + completion + [IGNORED]
+    for number, (prompt, whole) in enumerate(zip(prompts, wholes, strict=True), start=1):
+        ids += whole[start:]
+        positions += range(start, len(whole))
+        branch += [number] * (len(whole) - start)
+        labels += [IGNORED] * (len(prompt) - start - 1) + whole[len(prompt) :] + [IGNORED]
     return Encoded(ids, positions, branch, labels)
 
 
@@ -311,6 +326,9 @@ class Tuner:
                 tensors[f"{number}.{name}"] = value.detach().cpu().contiguous()
         save_file(tensors, part / "state.safetensors")
         (part / "state.json").write_text(json.dumps({"done": self.done, **asdict(self.settings)}), encoding="utf-8")
+        for path in part.iterdir():
+            with path.open("rb+") as stream:
+                os.fsync(stream.fileno())
         old = state.with_name(".state.old")
         shutil.rmtree(old, ignore_errors=True)
         if state.is_dir():
@@ -354,16 +372,27 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 
 def save_adapter(model: Any, folder: Path, description: dict[str, Any]) -> None:
-    """Write the adapter in float16, with `description` beside it in magrag.json.
+    """Write the adapter in float16, with a description beside it in magrag.json.
 
     In float16 it takes half the space; the rounding is of the order of 5e-4 of each value.
+
+    Args:
+        model: With an adapter.
+        folder: Made when missing.
+        description: JSON values; base.name is what the adapter goes on.
     """
     import torch
 
     state = {
         name: value.detach().to(torch.float16).cpu() for name, value in model.state_dict().items() if "lora_" in name
     }
-    model.save_pretrained(folder, state_dict=state, safe_serialization=True)
+    config = model.peft_config["default"]
+    # Where the weights lay on this machine says nothing on another one, and sets have no order.
+    config.base_model_name_or_path = description["base"]["name"]
+    config.target_modules = sorted(config.target_modules)
+    # No embeddings are saved; left to itself PEFT would ask the hub whether the vocabulary has changed.
+    model.save_pretrained(folder, state_dict=state, safe_serialization=True, save_embedding_layers=False)
+    (folder / "adapter_model.safetensors").chmod(0o644)
     # PEFT leaves a model card with nothing filled in.
     (folder / "README.md").unlink(missing_ok=True)
     (folder / "magrag.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")

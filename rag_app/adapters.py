@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import generator
 import retriever
 from generator.quiet import quiet_transformers
 from rag_app.errors import ConfigError, WeightsError
-from rag_app.weights import model_hash, prepare, weights_hash
+from rag_app.weights import model_hash, prepare
 
 SHIPPED = (Path(retriever.__file__).parent / "adapters", Path(generator.__file__).parent / "adapters")
 """Where the adapters are that come with this project: for encoders and for readers."""
@@ -48,17 +49,32 @@ def check_base(adapter: Path, folder: Path, model: str, setting: str, data_dir: 
     Raises:
         ConfigError: Both models are named.
     """
-    manifest = adapter / "magrag.json"
-    if not manifest.is_file():
-        return
-    said = json.loads(manifest.read_text(encoding="utf-8"))
-    # An encoder's manifest has both in a table (retriever.training.checkpoint), a reader's side by side.
-    base = said["base"] if isinstance(said["base"], dict) else {"name": said["base"], "weights": said["base_hash"]}
-    if base["weights"] != model_hash(folder, data_dir=data_dir):
+    base = read_description(adapter, setting).get("base")
+    if base is not None and base["weights"] != model_hash(folder, data_dir=data_dir):
         raise ConfigError(
             f"{setting}: the adapter {adapter} was trained on {base['name']} and does not fit {model}, whose weights or "
             'tokenizer are others; set it to "" or take an adapter of this model'
         )
+
+
+def read_description(adapter: Path, setting: str) -> dict[str, Any]:
+    """What an adapter's magrag.json says; {} where there is none.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    path = adapter / "magrag.json"
+    if not path.is_file():
+        return {}
+    try:
+        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(said, dict):
+            raise ValueError("it holds no table")
+        if "base" in said and not {"name", "weights"} <= set(said["base"]):
+            raise ValueError("base has no name and weights")
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{setting}: {path} is damaged ({error}); copy or train the adapter again") from error
+    return said
 
 
 def merged(folder: Path, adapter: Path, *, data_dir: Path, log: Callable[[str], None] | None = None) -> Path:
@@ -69,7 +85,7 @@ def merged(folder: Path, adapter: Path, *, data_dir: Path, log: Callable[[str], 
     Raises:
         WeightsError: The adapter does not fit the model.
     """
-    mark = hashlib.sha256(f"{model_hash(folder, data_dir=data_dir)} {weights_hash(adapter)}".encode()).hexdigest()[:12]
+    mark = hashlib.sha256(f"{model_hash(folder, data_dir=data_dir)} {model_hash(adapter)}".encode()).hexdigest()[:12]
     say = log or (lambda line: None)
     return prepare(
         data_dir / "weights" / "merged" / f"{folder.name}-{mark}", lambda target: _merge(folder, adapter, target, say)

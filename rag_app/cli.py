@@ -107,7 +107,9 @@ def index(
     out: Annotated[Path, typer.Argument(help="New folder for the index, or one to continue.")],
     config: ConfigOption = None,
     set_: SetOption = None,
-    encoder: Annotated[str | None, typer.Option("--encoder", help="Name of an encoder.")] = None,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="Name of an encoder; those of the page's retrievers otherwise.")
+    ] = None,
     on_error: Annotated[str | None, typer.Option("--on-error", help="fail or skip: what a bad record does.")] = None,
     collapse_duplicates: Annotated[
         bool | None, typer.Option("--collapse-duplicates/--keep-duplicates", help="Index equal passages once.")
@@ -121,22 +123,28 @@ def index(
     extra: dict[str, Any] = {"index.on_error": on_error, "index.collapse_duplicates": collapse_duplicates}
     settings = load_settings(config, set_, corpus, None, extra)
     open_corpus(settings, None)  # a wrong path should not have to wait for a model
-    loaded = load_configured_encoder(encoder or settings.default_encoder, settings, console.log)
-    source = open_corpus(settings, loaded)
-    with console.progress_bar() as progress:
-        built = build_configured_index(source, loaded, out, settings, progress)
-    if json:
-        console.print_json({"index": str(out), "passages": len(built), "report": source.report.to_json()})
-        return
-    console.out.print(f"{len(built):,} passages in {out}", highlight=False)
-    if not source.report.read:  # a finished index of the same settings is kept, and its corpus not read again
-        built.verify()
-        console.out.print("it was there already, and its checksums are right", highlight=False)
-        return
-    console.out.print(source.report.summary(), highlight=False)
-    for examples in source.report.examples.values():
-        for example in examples:
-            console.out.print(f"skipped: {example}", highlight=False, markup=False, soft_wrap=True)
+    names = [encoder] if encoder else settings.page_encoders
+    for name in names:
+        loaded = load_configured_encoder(name, settings, console.log)
+        source = open_corpus(settings, loaded)
+        folder = out if len(names) == 1 else out / name
+        with console.progress_bar() as progress:
+            built = build_configured_index(source, loaded, folder, settings, progress)
+        if json:
+            told = {"index": str(folder), "encoder": name, "passages": len(built), "report": source.report.to_json()}
+            console.print_json(told)
+            continue
+        console.out.print(f"{len(built):,} passages in {folder}", highlight=False)
+        if not source.report.read:  # a finished index of the same settings is kept, and its corpus not read again
+            built.verify()
+            console.out.print("it was there already, and its checksums are right", highlight=False)
+            continue
+        if name != names[0]:
+            continue  # the same corpus was read, so there is nothing new to report
+        console.out.print(source.report.summary(), highlight=False)
+        for examples in source.report.examples.values():
+            for example in examples:
+                console.out.print(f"skipped: {example}", highlight=False, markup=False, soft_wrap=True)
 
 
 app.command(name="eval")(cli_eval.evaluate)

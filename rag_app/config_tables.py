@@ -258,11 +258,14 @@ class SweepConfig(Table):
         in_domain: Data sets like what is trained on; reports keep them apart.
         read: Question sets whose answers are scored too.
         n: Questions of each of these, drawn with the seed; 0 asks all.
+        first_seed_only: Data sets that only the first seed's trainings are evaluated on, such as those whose corpora take
+            long to encode; the others are evaluated for every seed.
     """
 
     in_domain: Annotated[tuple[str, ...], Field(strict=False)] = ()
     read: Annotated[tuple[str, ...], Field(strict=False)] = ()
     n: Annotated[int, Field(ge=0)] = 100
+    first_seed_only: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
 class PageConfig(Table):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rag_app.config import Config
 from rag_app.config_tables import ColumnsConfig
@@ -17,6 +18,9 @@ from retriever.training.masking import known_positives
 from retriever.training.mining import MiningReport, MiningSettings, answers_from, mine
 from retriever.training.pairs import TrainingPair, passages_of
 from retriever.training.pool import PassagePool, bm25_over
+
+if TYPE_CHECKING:
+    from retriever.encoder import Encoder
 
 Log = Callable[[str], None]
 
@@ -31,6 +35,8 @@ def mine_pairs(
     progress: StepProgress | None = None,
     known: Sequence[TrainingPair] = (),
     own_passages: bool = True,
+    reserved: Sequence[Passage] = (),
+    encoders: dict[str, Encoder] | None = None,
 ) -> tuple[list[TrainingPair], MiningReport]:
     """Fill up the negatives of pairs.
 
@@ -44,6 +50,8 @@ def mine_pairs(
         progress: Told of (what, done, total).
         known: Further pairs, whose positives and answers are known of the same queries too; none is made a result.
         own_passages: Rank the passages of the pairs; otherwise the configuration's corpus or index.
+        reserved: Passages that must not become negatives.
+        encoders: Those of the configuration that are loaded already, by name.
 
     Returns:
         As `retriever.training.mining.mine`.
@@ -62,13 +70,13 @@ def mine_pairs(
         passages = passages_of(pairs)
         log(f"ranking the pairs' own {len(passages):,} passages by {retriever}")
         with bm25_over(passages, BM25Settings(table.k1, table.b, table.stemmer), retriever) as words:
-            return mine(pairs, words, settings, tell, known=positives)
+            return mine(pairs, words, settings, tell, known=positives, reserved=reserved)
     if own_passages:
         config = _over_own(passages_of(pairs), config, log)
-    ranker = Stores(config, log, progress).retriever(retriever)
+    ranker = Stores(config, log, progress, encoders).retriever(retriever)
     for note in ranker.notes:
         log(note)
-    return mine(pairs, ranker, settings, tell, known=positives)
+    return mine(pairs, ranker, settings, tell, known=positives, reserved=reserved)
 
 
 def _over_own(passages: Sequence[Passage], config: Config, log: Log) -> Config:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from generator.base import Generator
-from rag_app.adapters import check_base, find_adapter, merged
+from rag_app.adapters import check_base, find_adapter, merged, read_description
 from rag_app.config import Config
 from rag_app.errors import ConfigError
 from rag_app.weights import resolve, weights_hash
@@ -61,6 +62,14 @@ def reader_folder(config: Config, log: Callable[[str], None]) -> Path | None:
         return folder
     adapter = find_adapter(config.generator.adapter, "generator.adapter")
     check_base(adapter, folder, model, "generator.adapter", data_dir)
+    trained = read_description(adapter, "generator.adapter").get("prompt", {})
+    asked = config.prompt.model_dump(mode="json")
+    for name in ("style", "few_shot", "instruction"):
+        if name in trained and trained[name] != asked[name]:
+            log(
+                f"the reader's adapter was trained with prompt.{name} = {json.dumps(trained[name])} and is asked with "
+                f"{json.dumps(asked[name])}: it may answer worse"
+            )
     return merged(folder, adapter, data_dir=data_dir, log=log)
 
 

@@ -15,7 +15,7 @@ from rag_app.adapters import check_base, find_adapter
 from rag_app.config import Config
 from rag_app.config_tables import EncoderConfig, RetrieverConfig
 from rag_app.errors import ConfigError
-from rag_app.weights import model_hash, resolve, weights_hash
+from rag_app.weights import model_hash, resolve
 from retriever.base import IndexedRetriever
 from retriever.build import build_index
 from retriever.chunking import Chunking
@@ -79,11 +79,14 @@ class Stores:
     def index(self, encoder_name: str) -> Index:
         """The configuration's corpus as that encoder sees it.
 
-        With index.path the index must be there already; without, it is kept in the data folder and built when missing.
+        With index.path the index must be there already, in that folder or in one of the encoder's name inside it; without,
+        it is kept in the data folder and built when missing.
         """
         if encoder_name not in self._indexes:
             if self.config.index.path:
-                self._indexes[encoder_name] = Index(self.config.index.path)
+                folder = Path(self.config.index.path).expanduser()
+                own = folder / encoder_name
+                self._indexes[encoder_name] = Index(own if own.is_dir() else folder)
             else:
                 self._indexes[encoder_name] = self._cached_index(encoder_name)
         return self._indexes[encoder_name]
@@ -171,7 +174,7 @@ def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
         setting = f"encoders.{name}.adapter"
         adapter = find_adapter(settings.adapter, setting)
         check_base(adapter, folder, settings.model, setting, data_dir)
-        fingerprint = f"{fingerprint}+{weights_hash(adapter)}"
+        fingerprint = f"{fingerprint}+{model_hash(adapter)}"
         called = f"{settings.model} with adapter {settings.adapter}"
     manifest = _manifest(adapter or folder)
     log(f"loading encoder {called}")

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eval.environment import describe_environment
 from eval.report.sweep_tables import sweep_markdown
 from eval.sweep import UNTRAINED, Sweep, compare_trainings
 from rag_app.config_layers import nearest
 from rag_app.errors import ConfigError
 from rag_app.stores import StepProgress
 from rag_app.sweep_evaluation import Candidate, Plan, evaluate_all
+from rag_app.sweep_stages import stages
 from rag_app.train_config import TrainConfig
 from retriever.shards import write_atomically
 from retriever.similarity import NAMES
@@ -57,6 +59,8 @@ def sweep(
         progress: Told of (what, done, total).
         command: What a person typed, for the reports.
 
+    Pairs whose query any data set of the experiment asks, drawn or not, are left out of every training.
+
     Raises:
         ConfigError: A similarity that there is not, data sets that the experiment lacks, or a training's folder that holds
             another.
@@ -68,28 +72,30 @@ def sweep(
     _check(similarities, seeds)
     # What an experiment lacks should not be found after hours of training.
     plan = None if experiment is None else Plan.of(experiment, in_domain, log)
+    asked = [] if plan is None else plan.questions
+    wanted = [one_training(config, similarity, seed) for seed in seeds for similarity in similarities]
+    if plan is not None:
+        read = "" if plan.reading is None else f", then answers on {', '.join(plan.reading.names)}"
+        log(f"{len(wanted)} trainings, then {len(wanted) + 1} rankings on {', '.join(plan.ranking.names)}{read}")
     found: list[tuple[TrainConfig, TrainingResult]] = []
-    for seed in seeds:
-        for similarity in similarities:
-            own = one_training(config, similarity, seed)
-            folder = out / TRAININGS / f"{similarity}-{seed}"
-            log(
-                f"training {len(found) + 1} of {len(seeds) * len(similarities)}: {similarity}, seed {seed}, in {folder}"
-            )
-            found.append((own, train(own, folder, log=log, progress=progress, mined=out / TRAININGS)))
+    for own in stages("training", wanted, lambda own: f"{own.similarity}, seed {own.seed}", log):
+        folder, mined = out / TRAININGS / f"{own.similarity}-{own.seed}", out / TRAININGS
+        result = train(own, folder, log=log, progress=progress, mined=mined, evaluation_questions=asked)
+        found.append((own, result))
     facts = [_facts(own, result, out) for own, result in found]
+    made = _made(config, facts[0], out, plan, command)
     if plan is None:
-        result = Sweep(list(in_domain), facts)
+        compared = Sweep(list(in_domain), facts, made=made)
     else:
         start = Candidate(UNTRAINED, 0, config.encoder)
-        candidates = [start, *(_candidate(own, result) for own, result in found)]
+        candidates = [start, *(_candidate(own, result, first=own.seed == seeds[0]) for own, result in found)]
         untrained, *trained = evaluate_all(plan, candidates, out / EVALUATIONS, log, progress, command)
         order = {name: place for place, name in enumerate(similarities)}
         trained.sort(key=lambda one: order[one.trained_for])  # stable: seeds keep theirs
-        result = compare_trainings(trained, untrained, in_domain=plan.in_domain, facts=facts)
-    _write(out / RESULT, json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n")
-    _write(out / REPORT, sweep_markdown(result))
-    return result
+        compared = compare_trainings(trained, untrained, in_domain=plan.in_domain, facts=facts, made=made)
+    _write(out / RESULT, json.dumps(compared.to_json(), indent=1, ensure_ascii=False) + "\n")
+    _write(out / REPORT, sweep_markdown(compared))
+    return compared
 
 
 def one_training(config: TrainConfig, similarity: str, seed: int) -> TrainConfig:
@@ -107,7 +113,7 @@ def _check(similarities: Sequence[str], seeds: Sequence[int]) -> None:
             raise ConfigError(f"{what} must name one or more, each once")
 
 
-def _candidate(config: TrainConfig, result: TrainingResult) -> Candidate:
+def _candidate(config: TrainConfig, result: TrainingResult, *, first: bool) -> Candidate:
     """A trained encoder as [encoders.NAME] would describe it."""
     encoder, best = config.encoder, result.folder
     changes: dict[str, Any] = {"trained_for": None}  # the checkpoint says it
@@ -116,7 +122,7 @@ def _candidate(config: TrainConfig, result: TrainingResult) -> Candidate:
     else:
         # An adapter over an adapter is taken merged, for an encoder takes one.
         changes |= {"model": str(best / MERGED if config.lora.rank else best), "adapter": ""}
-    return Candidate(config.similarity, config.seed, encoder.model_copy(update=changes))
+    return Candidate(config.similarity, config.seed, encoder.model_copy(update=changes), first)
 
 
 def _facts(config: TrainConfig, result: TrainingResult, out: Path) -> dict[str, Any]:
@@ -131,6 +137,25 @@ def _facts(config: TrainConfig, result: TrainingResult, out: Path) -> dict[str, 
         "stopped_early": result.stopped_early,
         "scale": result.scale,
         "dev": dict(result.best),
+    }
+
+
+def _made(config: TrainConfig, first: dict[str, Any], out: Path, plan: Plan | None, command: str) -> dict[str, Any]:
+    """How the sweep was made: what is shown above its tables, and the environment's details."""
+    from rag_app.train import TRAIN
+
+    data, environment = config.data, describe_environment()
+    known = json.loads((out / first["checkpoint"]).parent.joinpath(TRAIN).read_text(encoding="utf-8"))["facts"]
+    versions = {name: environment["packages"].get(name) for name in ("magrag", "torch", "transformers")}
+    git = environment["git"]
+    revision = [f"revision {git['commit'][:12]}{' with changes' if git['changed'] else ''}"] if git else []
+    return {
+        "command": command,
+        "data": f"{data.pairs or data.hub}, SHA-256 of the pairs {known['pairs'][:12]}",
+        "evaluated on": "" if plan is None else ", ".join(plan.ranking.names),
+        "model": f"{config.encoder.model}, SHA-256 of the weights {known['weights'][:12]}",
+        "hardware": environment["hardware"],
+        "versions": ", ".join([*(f"{name} {version}" for name, version in versions.items() if version), *revision]),
     }
 
 

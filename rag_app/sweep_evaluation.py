@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import islice
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from eval.data.datasets import content_hash
-from eval.data.sources import DataSet
 from eval.errors import EvalError
 from eval.sweep import RANKING, UNTRAINED, Evaluated, Norms
+from eval.sweep_pairs import PairValues
 from eval.view import RunView
 from rag_app.adapters import find_adapter
 from rag_app.bench import ReaderSlot
@@ -31,15 +30,14 @@ from rag_app.evaluate import run
 from rag_app.experiment import Experiment, open_experiment
 from rag_app.reader import reader_folder
 from rag_app.stores import StepProgress, Stores, open_corpus
+from rag_app.sweep_norms import Marked, all_norms, marked_passages, pair_values
+from rag_app.sweep_stages import stages
 from rag_app.weights import model_hash, resolve, weights_hash
-from retriever.diagnostics import cohens_d, length_correlation, variation
 from retriever.encoder import Encoder
 from retriever.index import Index
 from retriever.shards import write_json
 
 Log = Callable[[str], None]
-
-_PASSAGES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +48,13 @@ class Candidate:
         trained_for: A similarity, or `UNTRAINED`.
         seed: Of its training.
         encoder: How it is loaded.
+        first: It is of the first seed, or untrained: evaluated on every data set.
     """
 
     trained_for: str
     seed: int
     encoder: EncoderConfig
+    first: bool = True
 
     @property
     def name(self) -> str:
@@ -78,25 +78,31 @@ class Plan:
         reading: Those whose answers are scored; None where there are none.
         in_domain: Names of data sets.
         corpora: What stands for each data set's passages, by name.
+        whole: The data sets with all of their questions, of which some may be asked.
+        marked: By data set.
     """
 
     config: Config
     ranking: Experiment
     reading: Experiment | None
     in_domain: tuple[str, ...]
-    corpora: Mapping[str, str] = field(default_factory=dict)
+    corpora: Mapping[str, str]
+    whole: Experiment
+    marked: Mapping[str, Marked]
 
     @classmethod
     def of(cls, config: Config, in_domain: Sequence[str], log: Log) -> Plan:
         """Read the data sets, and see that the reader's weights are there where one is needed.
 
         Raises:
-            ConfigError: [sweep] names a data set that [eval.datasets] lacks, or there are several readers or k.
+            ConfigError: [sweep] names a data set that [eval.datasets] lacks or leaves none for further seeds, or there are
+                several readers or k.
             EvalError: A data set cannot be read.
             WeightsError: The reader's weights cannot be had.
         """
         inside = tuple(in_domain) or config.sweep.in_domain
-        for setting, names in (("in_domain", inside), ("read", config.sweep.read)):
+        named = (("in_domain", inside), ("read", config.sweep.read), ("first_seed_only", config.sweep.first_seed_only))
+        for setting, names in named:
             for name in names:
                 if name not in config.eval.datasets:
                     raise ConfigError(f"sweep.{setting}: {unknown('data set', name, config.eval.datasets)}")
@@ -105,12 +111,26 @@ class Plan:
         ranking = open_experiment(_asking(config, read=False), [], log)
         if not ranking.datasets:
             raise ConfigError("a sweep ranks passages: name a data set with questions in [eval.datasets]")
+        if not _without(ranking, config.sweep.first_seed_only).datasets:
+            raise ConfigError("sweep.first_seed_only leaves further seeds nothing to rank: take a data set out of it")
         reading = None
         if config.sweep.read:
             reading = open_experiment(_asking(config, read=True), [], log)
             reader_folder(config, log)
         corpora = {name: _corpus_mark(config, corpus) for name, corpus in ranking.corpora.items()}
-        return cls(config, ranking, reading, inside, corpora)
+        whole = open_experiment(_asking(config, read=False, n=0), [], _silent) if config.eval.n else ranking
+        return cls(config, ranking, reading, inside, corpora, whole, marked_passages(whole, corpora))
+
+    @property
+    def questions(self) -> list[str]:
+        """Every text that is asked, or could be by another draw: what must not be trained on."""
+        asked = [question.question for own in self.whole.datasets for question in own.questions]
+        pairs = [text for own in self.whole.pairs for pair in own.pairs for text in (pair.text1, pair.text2)]
+        return [*asked, *pairs]
+
+    def asked(self, experiment: Experiment, one: Candidate) -> Experiment:
+        """What of an experiment a candidate is evaluated on."""
+        return experiment if one.first else _without(experiment, self.config.sweep.first_seed_only)
 
 
 def evaluate_all(
@@ -124,15 +144,27 @@ def evaluate_all(
         EvalError: See `rag_app.evaluate.run`.
     """
     lengths: dict[str, np.ndarray] = {}
-    norms = {}
-    for number, one in enumerate(candidates, start=1):
-        log(f"ranking {number} of {len(candidates)}: {one.name}")
-        norms[one.name] = _rank(plan, one, out / one.name, lengths, log, progress, command)
+    norms: dict[str, dict[str, Norms]] = {}
+    pairs: dict[str, dict[str, PairValues]] = {}
+
+    def ranked(one: Candidate) -> str:
+        return f"{one.name} on {', '.join(plan.asked(plan.ranking, one).names)}"
+
+    for one in stages("ranking", candidates, ranked, log):
+        norms[one.name], pairs[one.name] = _rank(plan, one, out / one.name, lengths, log, progress, command)
+    readers = {
+        one.name: asked
+        for one in candidates
+        if plan.reading is not None and (asked := plan.asked(plan.reading, one)).datasets
+    }
+
+    def read(one: Candidate) -> str:
+        return f"{one.name} on {', '.join(readers[one.name].names)}"
+
     slot = ReaderSlot(log)
     try:
-        for number, one in enumerate(candidates, start=1) if plan.reading else ():
-            log(f"reading {number} of {len(candidates)}: {one.name}")
-            _read(plan, one, out / one.name, slot, log, progress, command)
+        for one in stages("reading", [one for one in candidates if one.name in readers], read, log):
+            _read(plan, readers[one.name], one, out / one.name, slot, log, progress, command)
     finally:
         slot.close()
     return [
@@ -140,8 +172,9 @@ def evaluate_all(
             one.trained_for,
             one.seed,
             RunView.open(out / one.name / "ranking"),
-            RunView.open(out / one.name / "reading") if plan.reading else None,
+            RunView.open(out / one.name / "reading") if one.name in readers else None,
             norms[one.name],
+            pairs[one.name],
         )
         for one in candidates
     ]
@@ -155,42 +188,72 @@ def _rank(
     log: Log,
     progress: StepProgress,
     command: str,
-) -> dict[str, Norms]:
-    config = _config(plan.config, one, one.searched_by, read=False)
-    mark, kept = _mark(plan, plan.ranking, one, config, log), folder / "norms.json"
-    found = _kept(kept, mark, folder / "ranking")
+) -> tuple[dict[str, Norms], dict[str, PairValues]]:
+    config, asked = _config(plan.config, one, one.searched_by, read=False), plan.asked(plan.ranking, one)
+    # Whose marks decide which passages are relevant to nobody.
+    marks = content_hash([question for own in plan.whole.datasets for question in own.questions])
+    mark, kept = _mark(plan, asked, one, config, log, marks), folder / "ranking.json"
+    found = _kept(kept, mark, folder / "ranking", log)
     if found is None:
-        run(config, plan.ranking, folder / "ranking", log=log, progress=progress, command=command)
-        figures = _norms(config, plan.ranking, _encoder_name(plan.config, one), lengths, log, progress)
-        found = {name: asdict(own) for name, own in figures.items()}
+        run(config, asked, folder / "ranking", log=log, progress=progress, command=command)
+        name, encoders = _encoder_name(plan.config, one), dict[str, Encoder]()
+        figures = all_norms(config, plan.marked, asked, name, encoders, lengths, log, progress)
+        scored = pair_values(asked.pairs, Stores(config, log, progress, encoders), name)
+        found = {
+            "norms": {name: asdict(own) for name, own in figures.items()},
+            "pairs": {name: asdict(own) for name, own in scored.items()},
+        }
         write_json(kept, {"of": mark, "found": found})
-    return {own.name: Norms(**found[own.name]) for own in plan.ranking.datasets}
+    return (
+        {own.name: Norms(**found["norms"][own.name]) for own in asked.datasets},
+        {own.name: PairValues(**found["pairs"][own.name]) for own in asked.pairs},
+    )
 
 
 def _read(
-    plan: Plan, one: Candidate, folder: Path, slot: ReaderSlot, log: Log, progress: StepProgress, command: str
+    plan: Plan,
+    asked: Experiment,
+    one: Candidate,
+    folder: Path,
+    slot: ReaderSlot,
+    log: Log,
+    progress: StepProgress,
+    command: str,
 ) -> None:
-    assert plan.reading is not None
     systems = one.searched_by[: 2 if one.trained_for == UNTRAINED else 1]
     config = _config(plan.config, one, systems, read=True)
-    mark, kept = _mark(plan, plan.reading, one, config, log), folder / "reading.json"
-    if _kept(kept, mark, folder / "reading") is None:
-        run(config, plan.reading, folder / "reading", log=log, progress=progress, command=command, slot=slot)
+    reader = reader_folder(config, _silent)  # with its adapter merged; a server's weights are not ours to see
+    weights = None if reader is None else model_hash(reader, data_dir=config.resolved_data_dir())
+    mark, kept = _mark(plan, asked, one, config, log, weights), folder / "reading.json"
+    if _kept(kept, mark, folder / "reading", log) is None:
+        run(config, asked, folder / "reading", log=log, progress=progress, command=command, slot=slot)
         write_json(kept, {"of": mark, "found": {}})
 
 
 # --- configurations --------------------------------------------------------------------------------------------------
 
 
-def _asking(config: Config, *, read: bool) -> Config:
-    """The experiment with the data sets and the number of questions of one of the two evaluations."""
+def _asking(config: Config, *, read: bool, n: int | None = None) -> Config:
+    """The experiment with the data sets and the number of questions of one of the two evaluations, or n questions."""
     settings = config.eval
     measures = tuple(dict.fromkeys((RANKING, *settings.measures)))
     changes: dict[str, Any] = {"read": read, "measures": measures}
     if read:
         changes["n"] = config.sweep.n
         changes["datasets"] = {name: settings.datasets[name] for name in config.sweep.read}
+    if n is not None:
+        changes["n"] = n
     return config.model_copy(update={"eval": settings.model_copy(update=changes)})
+
+
+def _without(experiment: Experiment, names: Sequence[str]) -> Experiment:
+    """The experiment without data sets of these names."""
+    return replace(
+        experiment,
+        datasets=[own for own in experiment.datasets if own.name not in names],
+        pairs=[own for own in experiment.pairs if own.name not in names],
+        corpora={name: corpus for name, corpus in experiment.corpora.items() if name not in names},
+    )
 
 
 def _config(config: Config, one: Candidate, similarities: Sequence[str], *, read: bool) -> Config:
@@ -223,8 +286,8 @@ def _corpus_mark(config: Config, corpus: tuple[str, str]) -> str:
     return Index(corpus[1]).fingerprint if corpus[1] else open_corpus(config.over(*corpus), None).fingerprint()
 
 
-def _mark(plan: Plan, experiment: Experiment, one: Candidate, config: Config, log: Log) -> str:
-    """Changes with anything that may change the evaluation's figures."""
+def _mark(plan: Plan, asked: Experiment, one: Candidate, config: Config, log: Log, further: str | None) -> str:
+    """Changes with anything that may change the evaluation's figures; `further` is what only one of the two depends on."""
     data_dir, adapter = config.resolved_data_dir(), one.encoder.adapter
     folder = resolve(one.encoder.model, data_dir=data_dir, log=log, setting="encoder.model")
     content = [
@@ -232,63 +295,41 @@ def _mark(plan: Plan, experiment: Experiment, one: Candidate, config: Config, lo
         config.eval.seed,
         config.eval.measures,
         config.eval.batch_size,
-        content_hash([question for own in experiment.datasets for question in own.questions]),
-        {own.name: own.source["sha256"] for own in experiment.pairs},
-        {own.name: plan.corpora[own.name] for own in experiment.datasets},
+        content_hash([question for own in asked.datasets for question in own.questions]),
+        {own.name: own.source["sha256"] for own in asked.pairs},
+        {own.name: plan.corpora[own.name] for own in asked.datasets},
         model_hash(folder, data_dir=data_dir),
         weights_hash(find_adapter(adapter, "encoder.adapter")) if adapter else None,
+        further,
     ]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _kept(path: Path, mark: str, folder: Path) -> dict[str, Any] | None:
-    """What was noted of a finished evaluation; None where it is unfinished or was another."""
+def _kept(path: Path, mark: str, folder: Path, log: Log) -> dict[str, Any] | None:
+    """What was noted of a finished evaluation; None where it is unfinished, or not there.
+
+    One that was of something else is set aside under another name, since its folder is needed.
+    """
     try:
         noted = json.loads(path.read_text(encoding="utf-8"))
-        done = noted["of"] == mark and RunView.open(folder).finished
-    except (OSError, ValueError, KeyError, TypeError, EvalError):
+        before, found = str(noted["of"]), noted["found"]
+    except (OSError, ValueError, KeyError, TypeError):
+        before, found = "", None
+    if before and before != mark and folder.is_dir():
+        number = 1
+        while (aside := folder.with_name(f"{folder.name}-{number}")).exists():
+            number += 1
+        folder.rename(aside)
+        log(f"{folder} was evaluated with other weights, questions or settings: it is {aside.name} now, and made anew")
+    if before != mark:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"of": mark, "found": None})
         return None
-    return noted["found"] if done else None
+    try:
+        return found if RunView.open(folder).finished else None
+    except EvalError:
+        return None
 
 
-# --- norms -----------------------------------------------------------------------------------------------------------
-
-
-def _norms(
-    config: Config, experiment: Experiment, name: str, lengths: dict[str, np.ndarray], log: Log, progress: StepProgress
-) -> dict[str, Norms]:
-    """What the encoder's norms say on each data set.
-
-    `lengths` are kept by corpus, since a training does not change the tokenizer.
-    """
-    encoders: dict[str, Encoder] = {}
-    found = {}
-    for dataset in experiment.datasets:
-        stores = Stores(config.over(*experiment.corpora[dataset.name], dataset=dataset.name), log, progress, encoders)
-        index = stores.index(name)
-        key = index.manifest["corpus"]
-        if key not in lengths:
-            log(f"counting the tokens of {len(index):,} passages of {dataset.name}")
-            encoder = stores.encoder(name)
-            passages, counts = index.passages(), []
-            while batch := list(islice(passages, _PASSAGES_AT_ONCE)):
-                counts.append(encoder.passage_lengths(batch))
-            lengths[key] = np.concatenate(counts)
-        found[dataset.name] = _norms_of(dataset, index, lengths[key])
-    return found
-
-
-def _norms_of(dataset: DataSet, index: Index, lengths: np.ndarray) -> Norms:
-    marked = {id for question in dataset.questions for id, grade in question.relevance.items() if grade > 0}
-    norms = index.norms()
-    relevant = np.zeros(len(norms), dtype=bool)
-    relevant[list(index.find(marked).values())] = True
-    effect = cohens_d(norms[relevant], norms[~relevant])
-    return Norms(
-        effect.value,
-        effect.reason,
-        effect.relevant,
-        effect.others,
-        variation(norms),
-        length_correlation(norms, lengths),
-    )
+def _silent(line: str) -> None:
+    """For what has been told already."""

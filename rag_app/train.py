@@ -6,6 +6,8 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +21,8 @@ from rag_app.stores import StepProgress, load_configured_encoder
 from rag_app.train_config import TrainConfig
 from rag_app.train_dev import MEASURE, DevScorer, DevSet, hold_out, read_dev_set
 from retriever.shards import write_atomically
-from retriever.training.distributed import close, init_from_environment, world
+from retriever.training.distributed import close, init_from_environment, wait_for_all, world
+from retriever.training.forward import check_lengths
 from retriever.training.pairs import TrainingPair, data_hash, read_hub_pairs, read_pairs, write_pairs
 from retriever.training.settings import TrainingSettings
 from retriever.training.trainer import Report, Trainer, TrainingResult
@@ -38,7 +41,13 @@ Log = Callable[[str], None]
 
 
 def train(
-    config: TrainConfig, out: Path, *, log: Log, progress: StepProgress, mined: Path | None = None
+    config: TrainConfig,
+    out: Path,
+    *,
+    log: Log,
+    progress: StepProgress,
+    mined: Path | None = None,
+    evaluation_questions: Sequence[str] = (),
 ) -> TrainingResult:
     """Train as the configuration says, or go on with a training of the same settings that was stopped.
 
@@ -50,6 +59,7 @@ def train(
         log: Told, in a line, of what is done.
         progress: Told of (what, done, total).
         mined: Folder of mined pairs that trainings of like pairs share; None keeps them in the training's own.
+        evaluation_questions: What must not be trained on, beside the questions of [data] evaluation.
 
     Raises:
         ConfigError: The folder holds another training, or the development set cannot be made.
@@ -59,26 +69,37 @@ def train(
     """
     settings = config.settings()
     _check_folder(out, config, {})
-    first = init_from_environment().is_first
+    first = init_from_environment(config.encoder.device).is_first
     try:
         telling = (log, progress) if first else (_silent, _no_progress)
-        return _train(config, settings, out, mined, *telling)
+        return _train(config, settings, out, mined, evaluation_questions, *telling)
     finally:
         close()
 
 
 def _train(
-    config: TrainConfig, settings: TrainingSettings, out: Path, mined: Path | None, log: Log, progress: StepProgress
+    config: TrainConfig,
+    settings: TrainingSettings,
+    out: Path,
+    mined: Path | None,
+    asked: Sequence[str],
+    log: Log,
+    progress: StepProgress,
 ) -> TrainingResult:
     from generator.quiet import quiet_transformers
     from retriever.training.lora import add_lora
 
-    pairs, sets, held = _prepare(config, log)
+    pairs, sets, held = _prepare(config, asked, log)
     dense = _as_config(config)
     encoder = load_configured_encoder(_NAME, dense, log)
+    check_lengths(encoder, settings)
     _claim(out, config, {"pairs": data_hash(pairs), "weights": encoder.weights_hash})
-    if config.mining.kind != "none":
-        pairs = _mined(config, dense, pairs, _mined_file(config, pairs, encoder, out, mined), log, progress)
+    if config.mining.kind != "none" and settings.hard_negatives:
+        # Held-out pairs do nothing but match the scale, on a batch like those of the training.
+        matching = held if settings.scale == "matched" else []
+        both, kept = [*pairs, *matching], len(pairs)
+        both = _mined(config, dense, encoder, both, held, _mined_file(config, both, encoder, out, mined), log, progress)
+        pairs, held = both[:kept], both[kept:] or held
     adapter = None
     if settings.lora is not None:
         with quiet_transformers():
@@ -100,7 +121,9 @@ def _train(
         return trainer.run()
 
 
-def _prepare(config: TrainConfig, log: Log) -> tuple[list[TrainingPair], list[DevSet], list[TrainingPair]]:
+def _prepare(
+    config: TrainConfig, asked: Sequence[str], log: Log
+) -> tuple[list[TrainingPair], list[DevSet], list[TrainingPair]]:
     """Pairs to train on, development sets and held-out pairs; all of it drawn with the configuration's seeds."""
     from rag_app.pair_sources import evaluation_questions
     from retriever.training.guard import drop_leaks
@@ -112,7 +135,7 @@ def _prepare(config: TrainConfig, log: Log) -> tuple[list[TrainingPair], list[De
         pairs = read_hub_pairs(data.hub, data.subset, data.split, data.columns, title_separator=data.title_separator)
     log(f"{len(pairs):,} pairs of {data.pairs or data.hub}")
     sets = [read_dev_set(name, table, dev.seed) for name, table in dev.datasets.items()]
-    asked = [*evaluation_questions(data.evaluation), *(q.question for own in sets for q in own.questions)]
+    asked = [*asked, *evaluation_questions(data.evaluation), *(q.question for own in sets for q in own.questions)]
     pairs, leaked = drop_leaks(pairs, asked)
     if leaked:
         log(f"{len(leaked):,} pairs left out, since an evaluation asks their query")
@@ -121,8 +144,11 @@ def _prepare(config: TrainConfig, log: Log) -> tuple[list[TrainingPair], list[De
         pairs = [pairs[position] for position in drawn]
     held: list[TrainingPair] = []
     if dev.queries:
+        before = len(pairs)
         pairs, held, own_set = hold_out(pairs, dev.queries, dev.pool, dev.seed)
         sets.insert(0, own_set)
+        if shared := before - len(pairs) - len(held):
+            log(f"{shared:,} pairs left out, since their passage answers a held-out query")
     for own in sets:
         log(f"development set {own.name}: {len(own.questions):,} queries, {len(own.passages):,} passages")
     return pairs, sets, held
@@ -139,16 +165,31 @@ def _mined_file(
 
 
 def _mined(
-    config: TrainConfig, dense: Config, pairs: Sequence[TrainingPair], path: Path, log: Log, progress: StepProgress
+    config: TrainConfig,
+    dense: Config,
+    encoder: Encoder,
+    pairs: Sequence[TrainingPair],
+    held: Sequence[TrainingPair],
+    path: Path,
+    log: Log,
+    progress: StepProgress,
 ) -> list[TrainingPair]:
-    """The pairs with hard negatives, found where the file is not there yet."""
+    """The pairs with hard negatives, none of them a held-out positive; found where the file is not there yet."""
     from rag_app.mine import mine_pairs
     from retriever.training.mining import MiningSettings
-    from retriever.training.trainer import wait_for_all
 
     if not path.is_file() and world().is_first:
         options = config.mining.model_dump(exclude={"kind", "similarity"})
-        found, report = mine_pairs(pairs, dense, _miner(config), MiningSettings(**options), log=log, progress=progress)
+        found, report = mine_pairs(
+            pairs,
+            dense,
+            _miner(config),
+            MiningSettings(**options),
+            log=log,
+            progress=progress,
+            reserved=[pair.positive for pair in held],
+            encoders={_NAME: encoder},
+        )
         write_pairs(path, found)
         log(report.summary())
     wait_for_all()
@@ -208,10 +249,10 @@ def _claim(out: Path, config: TrainConfig, facts: Mapping[str, str]) -> None:
     """Write train.json, or see that the one there says the same."""
     if not world().is_first or _check_folder(out, config, facts):
         return
-    from rag_app.doctor import installed_versions
-
-    installed = installed_versions()
-    versions = {name: installed[name] for name in _PACKAGES if name in installed}
+    versions = {}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):  # a copy of the sources runs without being installed
+            versions[name] = version(name)
     content = {"format": 1, "config": config.identity(), "facts": dict(facts), "versions": versions}
     out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -11,13 +11,18 @@ from pydantic import Field
 from rag_app.config_layers import Layers, validated
 from rag_app.config_tables import Count, EncoderConfig, Share, Similarity, Table
 from rag_app.errors import ConfigError
+from retriever.training.checkpoint import MERGED
 from retriever.training.crops import CropSettings
+from retriever.training.mining import MiningSettings
 from retriever.training.settings import LoraSettings, TrainingSettings
 
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
+
+_MINING, _TRAINING, _CROPS, _LORA = MiningSettings(), TrainingSettings(), CropSettings(), LoraSettings()
 
 
 class DataConfig(Table):
@@ -60,48 +65,48 @@ class MiningConfig(Table):
 
     kind: Literal["none", "bm25", "dense"] = "none"
     similarity: Similarity = "cosine"
-    negatives: Count = 4
-    depth: Count = 50
-    skip: Natural = 0
-    margin: Annotated[float, Field(gt=0, le=1)] | None = None
-    answer_filter: bool = True
-    batch_size: Count = 256
+    negatives: Count = _MINING.negatives
+    depth: Count = _MINING.depth
+    skip: Natural = _MINING.skip
+    margin: Annotated[float, Field(gt=0, le=1)] | None = _MINING.margin
+    answer_filter: bool = _MINING.answer_filter
+    batch_size: Count = _MINING.batch_size
 
 
 class TrainingConfig(Table):
     """[training]: the recipe; `retriever.training.settings.TrainingSettings` describes each."""
 
-    steps: Natural = 0
-    epochs: Positive = 1.0
-    batch_size: Annotated[int, Field(ge=2)] = 64
-    chunk_size: Natural = 0
-    tokens_per_batch: Count = 4096
-    learning_rate: Positive = 2e-5
-    gamma_lr: Positive | Literal["encoder"] = 1e-2
-    warmup: Share = 0.0
-    weight_decay: NotNegative = 0.01
-    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.98)
-    eps: Positive = 1e-8
-    clip: NotNegative = 1.0
-    scale: Literal["fixed", "matched"] = "fixed"
-    alpha: Positive = 20.0
-    hard_negatives: Natural = 0
-    anchor: NotNegative = 0.0
-    dropout: bool = True
-    precision: Literal["float32", "bfloat16"] = "float32"
-    query_max_tokens: Annotated[int, Field(ge=4)] = 64
-    passage_max_tokens: Annotated[int, Field(ge=4)] = 256
-    eval_every: Natural = 0
-    patience: Natural = 0
-    save_every: Natural = 0
+    steps: Natural = _TRAINING.steps
+    epochs: Positive = _TRAINING.epochs
+    batch_size: Annotated[int, Field(ge=2)] = _TRAINING.batch_size
+    chunk_size: Natural = _TRAINING.chunk_size
+    tokens_per_batch: Count = _TRAINING.tokens_per_batch
+    learning_rate: Positive = _TRAINING.learning_rate
+    gamma_lr: Positive | Literal["encoder"] = "encoder" if _TRAINING.gamma_lr is None else _TRAINING.gamma_lr
+    warmup: Share = _TRAINING.warmup
+    weight_decay: NotNegative = _TRAINING.weight_decay
+    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = _TRAINING.betas
+    eps: Positive = _TRAINING.eps
+    clip: NotNegative = _TRAINING.clip
+    scale: Literal["fixed", "matched"] = _TRAINING.scale
+    alpha: Positive = _TRAINING.alpha
+    hard_negatives: Natural = _TRAINING.hard_negatives
+    anchor: NotNegative = _TRAINING.anchor
+    dropout: bool = _TRAINING.dropout
+    precision: Literal["float32", "bfloat16"] = _TRAINING.precision
+    query_max_tokens: Annotated[int, Field(ge=4)] = _TRAINING.query_max_tokens
+    passage_max_tokens: Annotated[int, Field(ge=4)] = _TRAINING.passage_max_tokens
+    eval_every: Natural = _TRAINING.eval_every
+    patience: Natural = _TRAINING.patience
+    save_every: Natural = _TRAINING.save_every
 
 
 class CropConfig(Table):
     """[crop]: passages cut at random, see `retriever.training.crops.CropSettings`."""
 
-    share: Share = 0.0
-    min_words: Count = 4
-    max_words: Count = 60
+    share: Share = _CROPS.share
+    min_words: Count = _CROPS.min_words
+    max_words: Count = _CROPS.max_words
 
 
 class LoraConfig(Table):
@@ -117,10 +122,10 @@ class LoraConfig(Table):
     """
 
     rank: Natural = 0
-    alpha: Positive = 16.0
-    dropout: Share = 0.0
-    targets: Texts = ()
-    layers: Annotated[tuple[Natural, ...], Field(strict=False)] = ()
+    alpha: Positive = _LORA.alpha
+    dropout: Share = _LORA.dropout
+    targets: Texts = _LORA.targets
+    layers: Annotated[tuple[Natural, ...], Field(strict=False)] = _LORA.layers
     dtype: Literal["float32", "float16"] = "float32"
 
 
@@ -202,6 +207,20 @@ class TrainConfig(Table):
             seed=self.seed,
             **recipe,
         )
+
+    def trained_encoder(self, best: Path) -> EncoderConfig:
+        """The table [encoders.NAME] that loads a checkpoint of this training.
+
+        Args:
+            best: Folder of the checkpoint.
+        """
+        changes: dict[str, Any] = {"trained_for": None}  # the checkpoint says it
+        if self.lora.rank and not self.encoder.adapter:
+            changes["adapter"] = str(best)
+        else:
+            # An adapter over an adapter is taken merged, for an encoder takes one.
+            changes |= {"model": str(best / MERGED if self.lora.rank else best), "adapter": ""}
+        return self.encoder.model_copy(update=changes)
 
     def identity(self) -> dict[str, Any]:
         """The settings that make one training another, as JSON values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from rag_app.errors import ConfigError
 from retriever.passages import Passage
 from retriever.similarity import COSINE, Similarity, score_parts
 from retriever.training.figures import norm_figures
+from retriever.training.guard import canonical
 from retriever.training.masking import passage_keys
 from retriever.training.pairs import TrainingPair
 
@@ -45,29 +46,42 @@ class DevSet:
 def hold_out(
     pairs: Sequence[TrainingPair], queries: int, pool: int, seed: int
 ) -> tuple[list[TrainingPair], list[TrainingPair], DevSet]:
-    """Take queries out of the training.
+    """Take queries out of the training, and what answers them.
+
+    No pair that is kept has a held-out query or a held-out positive, nor the latter as a negative. Only the pool's further
+    passages may be positives of kept pairs: they are what the held-out positives stand out from, and a training raises
+    them if anything.
 
     Args:
         pairs: All there are.
-        queries: How many different ones are held out, with all their pairs.
+        queries: How many different ones (`canonical`) are held out, with all their pairs.
         pool: Positives of other queries, at most, that go into the pool beside the held-out pairs' own passages.
         seed: Of the draw.
 
     Returns:
-        Pairs to train on, pairs held out, and the development set.
+        Pairs to train on, pairs held out, and the development set; pairs of other queries whose positive is a held-out one
+        are in neither.
 
     Raises:
-        ConfigError: So many queries are not there.
+        ConfigError: So many queries are not there, or no pair is left.
     """
     random = np.random.default_rng(seed)
-    names = list(dict.fromkeys(pair.query for pair in pairs))
+    asked = [canonical(pair.query) for pair in pairs]
+    names = list(dict.fromkeys(asked))
     if queries >= len(names):
         raise ConfigError(
             f"dev.queries is {queries}, but the pairs have {len(names)} different queries: hold out fewer"
         )
     chosen = {names[position] for position in random.permutation(len(names))[:queries]}
-    held = [pair for pair in pairs if pair.query in chosen]
-    kept = [pair for pair in pairs if pair.query not in chosen]
+    held = [pair for name, pair in zip(asked, pairs, strict=True) if name in chosen]
+    closed = {key for pair in held for key in passage_keys(pair.positive)}
+    kept = [
+        _without(pair, closed)
+        for name, pair in zip(asked, pairs, strict=True)
+        if name not in chosen and closed.isdisjoint(passage_keys(pair.positive))
+    ]
+    if not kept:
+        raise ConfigError(f"dev.queries is {queries}, and their passages answer all other queries too: hold out fewer")
     ids: dict[str, str] = {}  # by text: a text that stands under two ids is one passage of the pool
     passages: list[Passage] = []
 
@@ -79,8 +93,11 @@ def hold_out(
         return ids[text]
 
     judged: dict[str, dict[str, int]] = {}
+    wording: dict[str, str] = {}
     for pair in held:
-        judged.setdefault(pair.query, {})[add(pair.positive)] = 1
+        name = canonical(pair.query)
+        wording.setdefault(name, pair.query)
+        judged.setdefault(name, {})[add(pair.positive)] = 1
         for negative in pair.negatives:
             add(negative)
     own = len(passages)
@@ -89,10 +106,16 @@ def hold_out(
             break
         add(kept[position].positive)
     questions = [
-        Question(f"q{row}", "held-out", query, (), qrels=relevant)
-        for row, (query, relevant) in enumerate(judged.items())
+        Question(f"q{row}", "held-out", wording[name], (), qrels=relevant)
+        for row, (name, relevant) in enumerate(judged.items())
     ]
     return kept, held, DevSet("held-out", questions, passages)
+
+
+def _without(pair: TrainingPair, closed: Container[str]) -> TrainingPair:
+    """The pair without the negatives that are held out."""
+    left = tuple(passage for passage in pair.negatives if not any(key in closed for key in passage_keys(passage)))
+    return pair if len(left) == len(pair.negatives) else replace(pair, negatives=left)
 
 
 def read_dev_set(name: str, config: DevSetConfig, seed: int) -> DevSet:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,9 +16,13 @@ from rag_app.config import Config, load_config
 from rag_app.config_layers import Layers, validated
 from rag_app.config_tables import Count, Share, Table
 from rag_app.errors import ConfigError
+from rag_app.pair_sources import evaluation_questions
+from rag_app.prompt import prompt_sha256
 from rag_app.reader_data import ContextSettings, Rank, ReaderExample, corpus_of, make_contexts, read_examples
 from rag_app.stores import StepProgress, Stores
 from rag_app.weights import model_hash, resolve
+from retriever.shards import hash_file, write_json
+from retriever.training.guard import canonical
 
 MINED = 30
 """Passages that are ranked for each question; the distractors come from these."""
@@ -34,10 +37,19 @@ _CONTEXTS, _TUNING = ContextSettings(), tuning.TuningSettings()
 
 
 class ReaderData(Table):
-    """[data]: rows of {question, answers, passages: [{title, text}]}."""
+    """[data]: rows of {question, answers, passages: [{title, text}]}.
+
+    Attributes:
+        train: A JSONL file.
+        dev: Another one, for the loss before and after; "" for none.
+        evaluation: Sets that will be reported, named as for `magrag eval`; rows that ask one of their questions are dropped.
+        n: Of the training rows, the first so many; 0 takes all.
+        dev_n: The same for dev.
+    """
 
     train: str
     dev: str = ""
+    evaluation: Annotated[tuple[str, ...], Field(strict=False)] = ()
     n: Annotated[int, Field(ge=0)] = 0
     dev_n: Annotated[int, Field(ge=0)] = 200
 
@@ -125,11 +137,14 @@ def train_reader(
         WeightsError, GeneratorError: The model cannot be had or trained.
     """
     folder = Path(settings.out).expanduser()
-    _claim(folder, settings)
     config = load_config(settings.config or None, [f"prompt.few_shot={str(settings.few_shot).lower()}"])
     data_dir = config.resolved_data_dir()
     model_folder = resolve(settings.model, data_dir=data_dir, log=log, setting="model")
-    examples = read_examples(Path(settings.data.train).expanduser())[: settings.data.n or None]
+    base = {"name": settings.model, "weights": model_hash(model_folder, data_dir=data_dir)}
+    data_hash = hash_file(Path(settings.data.train).expanduser())
+    asked = {canonical(question) for question in evaluation_questions(settings.data.evaluation)}
+    examples = _examples(settings.data.train, settings.data.n, asked, log)
+    _claim(folder, settings, {"base": base["weights"], "data": data_hash, "prompt": prompt_sha256(config.prompt)})
     recipe = ContextSettings(seed=settings.seed, **settings.contexts.model_dump())
     contexts = make_contexts(
         examples, _ranker(examples, config, settings.retriever, folder, log, progress), recipe, config.prompt
@@ -140,12 +155,12 @@ def train_reader(
     tune = tuning.TuningSettings(seed=settings.seed, **settings.tuning.model_dump())
     with quiet_transformers():
         model, tokenizer = tuning.load_for_tuning(model_folder, tune)
-    held_out = _held_out(settings, config, recipe, folder, log, progress)
+    held_out = _held_out(settings, config, recipe, asked, folder, log, progress)
     dev = [tuning.encode(context, tokenizer) for context in held_out]
     scores: dict[str, object] = {}
     if dev and not (folder / "state").is_dir():
         scores["before"] = _told("before", tuning.evaluate(model, dev), log)
-        (folder / "before.json").write_text(json.dumps(scores["before"]), encoding="utf-8")
+        write_json(folder / "before.json", scores["before"])
     elif (folder / "before.json").is_file():
         scores["before"] = json.loads((folder / "before.json").read_text(encoding="utf-8"))
 
@@ -162,10 +177,9 @@ def train_reader(
         scores["after"] = _told("after", tuning.evaluate(model, dev), log)
     adapter = folder / "adapter"
     description = {
-        "base": settings.model,
-        "base_hash": model_hash(model_folder, data_dir=data_dir),
+        "base": base,
         "prompt": config.prompt.model_dump(mode="json"),
-        "data_hash": _sha256(Path(settings.data.train).expanduser()),
+        "data_hash": data_hash,
         "recipe": settings.model_dump(mode="json", exclude={"out"}),
         "updates": tuner.done,
         "dev": scores,
@@ -174,19 +188,36 @@ def train_reader(
     return adapter
 
 
-def _claim(folder: Path, settings: ReaderTraining) -> None:
+def _claim(folder: Path, settings: ReaderTraining, facts: Mapping[str, str]) -> None:
     """Write down what is trained here; another training's folder is refused."""
     folder.mkdir(parents=True, exist_ok=True)
-    path, mine = folder / "train.json", settings.model_dump(mode="json", exclude={"out"})
+    path = folder / "train.json"
+    mine = {**settings.model_dump(mode="json", exclude={"out"}), **{f"hash of {name}": v for name, v in facts.items()}}
     if not path.is_file():
-        path.write_text(json.dumps(mine, indent=2) + "\n", encoding="utf-8")
+        write_json(path, mine)
         return
-    before = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        before = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged: delete {folder} and train again") from error
     for name, value in mine.items():
         if before.get(name) != value:
             raise ConfigError(
                 f"{folder} holds a training with another {name}: {before.get(name)!r}, now {value!r}; give another out"
             )
+
+
+def _examples(path: str, n: int, asked: Set[str], log: Callable[[str], None]) -> list[ReaderExample]:
+    """The first n rows of those that ask no question of an evaluation."""
+    examples = read_examples(Path(path).expanduser())
+    kept = [example for example in examples if canonical(example.question) not in asked]
+    if len(kept) < len(examples):
+        log(
+            f"{path}: {len(examples) - len(kept)} of {len(examples)} rows ask a question of an evaluation and are dropped"
+        )
+    if not kept:
+        raise ConfigError(f"{path} has no row to use")
+    return kept[: n or None]
 
 
 def _ranker(
@@ -214,6 +245,7 @@ def _held_out(
     settings: ReaderTraining,
     config: Config,
     recipe: ContextSettings,
+    asked: Set[str],
     folder: Path,
     log: Callable[[str], None],
     progress: StepProgress | None,
@@ -222,7 +254,7 @@ def _held_out(
         return []
     own = folder / "dev"
     own.mkdir(exist_ok=True)
-    examples = read_examples(Path(settings.data.dev).expanduser())[: settings.data.dev_n or None]
+    examples = _examples(settings.data.dev, settings.data.dev_n, asked, log)
     return make_contexts(
         examples, _ranker(examples, config, settings.retriever, own, log, progress), recipe, config.prompt
     )
@@ -234,8 +266,3 @@ def _told(when: str, scores: tuning.TuningScores, log: Callable[[str], None]) ->
         f"gives {100 * scores.exact:.1f} % of them to the letter"
     )
     return asdict(scores)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -164,29 +164,49 @@ class Encoder:
         """The model's own tokenizer, for chunking."""
         return self.model.tokenizer
 
+    def query_texts(self, queries: Sequence[str]) -> list[str]:
+        """What the model reads of queries, before it is cut: prefix and query."""
+        return [self.spec.query_prefix + query for query in queries]
+
+    def passage_texts(self, passages: Sequence[Passage]) -> list[str]:
+        """What the model reads of passages, before it is cut: prefix, title and text."""
+        return [self.spec.passage_prefix + f"{p.title} {p.text}".strip() for p in passages]
+
+    @property
+    def positions(self) -> int | None:
+        """Tokens of the longest text that the model has positions for; None where it does not say."""
+        transformer = self.model[0].auto_model
+        for name, module in transformer.named_modules():
+            if name.endswith("position_embeddings") and hasattr(module, "num_embeddings"):
+                # RoBERTa and its kin count positions from behind the one that stands for padding.
+                unused = 0 if module.padding_idx is None else module.padding_idx + 1
+                return int(module.num_embeddings) - unused
+        positions: int | None = getattr(transformer.config, "max_position_embeddings", None)
+        return positions
+
     def encode_queries(self, queries: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Vectors of queries, in the order given.
 
         Raises:
             RetrieverError: The model gives a NaN or infinite vector, or memory runs out with a single text.
         """
-        texts = [self.spec.query_prefix + query for query in queries]
+        texts = self.query_texts(queries)
         with self._lock:
             return self._encode(texts, self.spec.query_max_tokens, progress)
 
     def encode_passages(self, passages: Sequence[Passage], progress: Progress | None = None) -> Vectors:
-        """Vectors of passages (prefix, title, text), in the order given.
+        """Vectors of passages, in the order given.
 
         Raises:
             RetrieverError: As `encode_queries`; the passage is named by its id.
         """
-        texts = [self.spec.passage_prefix + f"{p.title} {p.text}".strip() for p in passages]
+        texts = self.passage_texts(passages)
         with self._lock:
             return self._encode(texts, self.spec.passage_max_tokens, progress, [p.id for p in passages])
 
     def passage_lengths(self, passages: Sequence[Passage]) -> np.ndarray:
-        """Tokens [n] int64 of passages as they are encoded: prefix, title and text, cut, with special tokens."""
-        texts = [self.spec.passage_prefix + f"{p.title} {p.text}".strip() for p in passages]
+        """Tokens [n] int64 of passages as they are encoded: cut, with special tokens."""
+        texts = self.passage_texts(passages)
         if not texts:
             return np.zeros(0, dtype=np.int64)
         with self._lock:

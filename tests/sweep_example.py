@@ -83,10 +83,15 @@ def write_example(root: Path) -> None:
     write_lines(root / "pairs.jsonl", [{"query": q, "positive": p} for q, p in zip(queries, positives, strict=True)])
     passages = list(dict.fromkeys(some_texts(44, seed=3, longest=16)))
     write_lines(root / "corpus.jsonl", [{"id": f"p{i}", "title": "", "text": text} for i, text in enumerate(passages)])
-    for name, seed, n in (("asked", 4, 12), ("again", 5, 9)):
+    for name, seed, n, first in (("asked", 4, 12, 0), ("again", 5, 9, 24)):
         texts = some_texts(n, seed=seed)
         rows = [
-            {"id": f"{name}{i}", "question": text, "answers": ["tower"], "supporting_ids": [f"p{i}", f"p{2 * i + 1}"]}
+            {
+                "id": f"{name}{i}",
+                "question": text,
+                "answers": ["tower"],
+                "supporting_ids": [f"p{first + i}", f"p{2 * i + 1}"],
+            }
             for i, text in enumerate(texts)
         ]
         write_lines(root / f"{name}.jsonl", rows)
@@ -110,8 +115,8 @@ def training(root: Path, *overrides: str) -> TrainConfig:
     return load_train_config(root / "train.toml", overrides)
 
 
-def experiment(root: Path, data_dir: Path | None = None) -> Config:
-    return load_config(root / "experiment.toml", [f'data_dir="{data_dir or root / "data"}"'], environ={})
+def experiment(root: Path, data_dir: Path | None = None, asking: Sequence[str] = ()) -> Config:
+    return load_config(root / "experiment.toml", [f'data_dir="{data_dir or root / "data"}"', *asking], environ={})
 
 
 def run_sweep(
@@ -121,14 +126,18 @@ def run_sweep(
     seeds: Sequence[int],
     *overrides: str,
     data_dir: Path | None = None,
+    asking: Sequence[str] = (),
+    told: list[str] | None = None,
 ) -> dict[str, Any]:
+    """A sweep's result; `asking` changes the experiment, and what it says goes into `told`."""
     result = sweep(
         training(root, *overrides),
         out,
         similarities=similarities,
         seeds=seeds,
-        experiment=experiment(root, data_dir),
-        log=lambda line: None,
+        experiment=experiment(root, data_dir, asking),
+        log=[].append if told is None else told.append,
+        command="magrag sweep train.toml",
         progress=lambda what, done, total: None,
     )
     return result.to_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, parameter in model.named_parameters():
             if "lora_" in name:
                 parameter.normal_(std=0.3)
-    save_adapter(model, folder, {"base": "a llama", "base_hash": model_hash(base)})
+    save_adapter(model, folder, {"base": {"name": "a llama", "weights": model_hash(base)}})
     return folder
 
 
@@ -84,6 +85,24 @@ def test_a_name_that_is_nothing_is_told(tmp_path: Path) -> None:
         find_adapter("nothing", "encoders.minilm.adapter")
     with pytest.raises(ConfigError, match="holds no adapter_config.json"):
         find_adapter(str(tmp_path), "generator.adapter")
+
+
+def test_a_damaged_description_is_told(base: Path, adapter: Path, tmp_path: Path) -> None:
+    for said in ('{"base": {"name"', '{"base": "a llama"}', "[]"):
+        broken = tmp_path / "broken"
+        shutil.rmtree(broken, ignore_errors=True)
+        shutil.copytree(adapter, broken)
+        (broken / "magrag.json").write_text(said)
+        with pytest.raises(ConfigError, match="magrag.json is damaged"):
+            check_base(broken, base, "a llama", "generator.adapter", tmp_path)
+
+
+def test_another_scale_is_another_adapter(base: Path, adapter: Path, tmp_path: Path) -> None:
+    louder = tmp_path / "louder"
+    shutil.copytree(adapter, louder)
+    config = json.loads((louder / "adapter_config.json").read_text())
+    (louder / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 2 * config["lora_alpha"]}))
+    assert merged(base, louder, data_dir=tmp_path) != merged(base, adapter, data_dir=tmp_path)
 
 
 def test_a_server_has_weights_of_its_own(adapter: Path) -> None:

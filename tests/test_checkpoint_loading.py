@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -190,3 +191,30 @@ def test_an_adapter_over_minilm_is_added_to_its_weights(
     units = loaded.encode_passages(TEXTS).units
     np.testing.assert_allclose(units, expected, atol=1e-5)
     assert np.abs(units - untrained).max() > 0.01
+
+
+def test_an_adapters_alpha_is_in_the_encoders_fingerprint(
+    root: Path, configured: Callable[..., Config], tmp_path: Path
+) -> None:
+    """The same weights scaled otherwise are another encoder: an index of the one must not serve the other."""
+    import shutil
+
+    folder = shutil.copytree(best(root, "qnorm", 4), tmp_path / "copy")
+    before = load_configured_encoder("e", configured(root / "bert", str(folder)), lambda line: None)
+    described = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**described, "lora_alpha": 4 * described["lora_alpha"]}))
+    after = load_configured_encoder("e", configured(root / "bert", str(folder)), lambda line: None)
+    assert np.abs(raw(before) - raw(after)).max() > 0.01
+    assert before.fingerprint != after.fingerprint
+
+
+def test_models_without_an_adapter_keep_their_hash(root: Path) -> None:
+    folder = root / "bert"
+    names = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+
+    def of(names: list[str]) -> str:
+        lines = (f"{name}\0{hashlib.sha256((folder / name).read_bytes()).hexdigest()}\n" for name in names)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    expected = f"{of(['model.safetensors'])} {of([name for name in names if (folder / name).is_file()])}"
+    assert model_hash(folder) == hashlib.sha256(expected.encode()).hexdigest()

@@ -52,7 +52,7 @@ def test_without_a_file_the_configuration_is_the_demo() -> None:
     assert config.retriever("hybrid").of == ("cosine", "bm25")
     assert all(config.retriever(name).similarity == name for name in ("cosine", "qnorm", "dot", "dnorm"))
     assert config.page.retrievers == ("cosine", "qnorm")
-    assert config.default_encoder == "minilm"
+    assert config.page_encoders == ["minilm"]
 
 
 def test_later_places_win(write: Any) -> None:
@@ -307,11 +307,11 @@ def test_the_demo_encoder_goes_when_every_retriever_has_another(write: Any) -> N
 
 def test_retrievers_that_stand_on_others_take_their_encoder_from_them(write: Any) -> None:
     config = load_config(None, ['page.retrievers=["hybrid", "bm25"]'], {})
-    assert config.default_encoder == "minilm"
+    assert config.page_encoders == ["minilm"]
     assert load_config(None, ['retrievers.hybrid.of=["dot", "bm25"]'], {}).retriever("hybrid").of == ("dot", "bm25")
     moved = "".join(f"[retrievers.{name}]\nencoder = 'c'\n" for name in ("cosine", "qnorm", "dot", "dnorm", "bm25"))
     path = write("[encoders.c]\nmodel = 'x'\n[page]\nretrievers = ['hybrid', 'dot']\n" + moved)
-    assert load_config(path, environ={}).default_encoder == "c"
+    assert load_config(path, environ={}).page_encoders == ["c"]
 
 
 def test_learnable_takes_its_gammas(write: Any) -> None:
@@ -337,8 +337,9 @@ def test_what_is_fingerprinted_changes_with_results_and_not_with_places() -> Non
         "eval.k=[9]",
         "retrievers.qnorm.k=9",
         "decoding.seed=1",
-        "prompt.few_shot=false",
+        "prompt.few_shot=true",
         "generator.model=x",
+        "generator.adapter=",
     ):
         assert load_config(None, [override], {}).fingerprintable() != base
 
@@ -410,6 +411,24 @@ def test_the_gpu_file_is_the_large_setup() -> None:
     assert config.encoder("contriever").precision == "bfloat16"
     assert {retriever.searcher for retriever in config.retrievers.values() if retriever.kind == "dense"} == {"faiss"}
     assert config.generator.backend == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("settings", "adapter", "few_shot"),
+    [
+        ([], "smollm2-reader", False),
+        (["generator.backend=transformers", "decoding.seed=1"], "smollm2-reader", False),
+        (["generator.model=other"], "", True),
+        (["generator.base_url=http://127.0.0.1:1/v1"], "", True),
+        (["generator.backend=openai"], "", True),
+        (["generator.model=other", "generator.adapter=mine"], "mine", False),
+        (["generator.model=other", "prompt.few_shot=false"], "", False),
+        (["generator.adapter=", "prompt.few_shot=true"], "", True),
+    ],
+)
+def test_the_demos_adapter_goes_with_the_demos_reader(settings: list[str], adapter: str, few_shot: bool) -> None:
+    for config in (load_config(overrides=settings, environ={}), Config().overridden(settings)):
+        assert (config.generator.adapter, config.prompt.few_shot) == (adapter, few_shot)
 
 
 def test_generator_settings_are_taken_by_the_back_ends() -> None:

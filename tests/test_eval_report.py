@@ -84,10 +84,10 @@ def test_the_terminal_shows_every_figure_in_its_column() -> None:
     ]
     assert blocks[2] == "nq (n = 200, rule squad)"
     assert rows_of(blocks[3]) == [
-        ["system", "n", "missing", "empty", "EM", "F1", "contains", "words", "k", "hit@k", "gold R@k", "supp. R@k", "all supp.@k",
+        ["system", "n", "missing", "empty", "EM", "F1", "contains", "words", "k", "hit@k", "EM at hit", "gold R@k", "supp. R@k", "all supp.@k",
          "dropped"],
-        ["base", "200", "0", "0", "50.0 [43.0, 57.0]", "60.2 [54.0, 66.0]", "55.0", "2.0", "2", "60.0", "45.0", "25.0", "10.0", "3"],
-        ["better", "200", "2", "0", "65.0 [43.0, 57.0]", "60.2 [54.0, 66.0]", "55.0", "9.0", "2", "60.0", "45.0", "25.0", "10.0",
+        ["base", "200", "0", "0", "50.0 [43.0, 57.0]", "60.2 [54.0, 66.0]", "55.0", "2.0", "2", "60.0", "-", "45.0", "25.0", "10.0", "3"],
+        ["better", "200", "2", "0", "65.0 [43.0, 57.0]", "60.2 [54.0, 66.0]", "55.0", "9.0", "2", "60.0", "-", "45.0", "25.0", "10.0",
          "3"],
     ]  # fmt: skip
     assert rows_of(blocks[4])[1] == ["base", "180", "0", "3", "0.4123 [0.3500, 0.4700]"]
@@ -118,7 +118,7 @@ def test_one_data_set_needs_no_overview_and_a_closed_book_has_no_retrieval() -> 
                     measures={})  # fmt: skip
     shown = text_table(Metrics(0, systems=[closed]))
     assert "Overview" not in shown and "@1" not in shown and "Ranking" not in shown
-    assert rows_of(shown.split("\n\n")[1])[1][8:] == ["0", "-", "-", "-", "3"]
+    assert rows_of(shown.split("\n\n")[1])[1][8:] == ["0", "-", "-", "-", "-", "3"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_markdown_tables_read_back_as_they_were_whatever_the_names() -> None:
     assert not kinds & {"html_block", "html_inline"}
     rows = cells_of(report)
     for name in ("a|b", "<script>alert(1)</script>", "c < d", "with line"):
-        assert any(row[0] == name and len(row) == 14 for row in rows), name
+        assert any(row[0] == name and len(row) == 15 for row in rows), name
     assert ["a|b", "0.250", "-"] in rows and ["c < d", "-", "1.000"] in rows
 
 

@@ -392,3 +392,24 @@ def test_rankings_that_are_the_same_are_one_hypothesis() -> None:
     assert [own.p_holm for own in with_holm(pairs)] == pytest.approx(
         [expected[0]] * 3 + [expected[1], expected[2], 1.0]
     )
+
+
+def test_em_at_hit_is_over_the_questions_whose_offered_passages_hold_an_answer() -> None:
+    questions = [Question(str(n), "nq", "?", ("yes",)) for n in range(6)]
+    questions.append(Question("none", "nq", "?", ()))
+    rows = keyed(
+        row("s", "0", "yes", ["answer-a", "b", "c"]),
+        row("s", "1", "no", ["b", "answer-a", "c"]),
+        row("s", "2", "yes", ["b", "c", "answer-a"]),  # held by the third passage, and two were offered
+        row("s", "3", "yes", ["b"]),
+        row("s", "4", "", ["answer-a"], error="lost"),  # counts 0 as everywhere
+        row("s", "5", "yes"),
+        row("s", "none", "yes", ["answer-a"]),
+    )
+    own = of(summarise(questions, ["s"], rows, {"nq": "squad"}, 0), "s", "nq")
+    assert (own.em_at_hit, own.em_at_hit_n) == (pytest.approx(100 / 3), 3)
+    low, high = own.em_at_hit_interval or (0, 0)
+    # Of three questions with values 1, 0, 0 a resample's mean is 0 with probability 8/27 and 1 with 1/27.
+    assert (low, high) == (0, 100)
+    closed = of(summarise(questions, ["s"], keyed(row("s", "5", "yes")), {"nq": "squad"}, 0), "s", "nq")
+    assert (closed.em_at_hit, closed.em_at_hit_interval, closed.em_at_hit_n) == (None, None, 0)

@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from peft import LoraConfig, get_peft_model
 from scipy import stats
+from transformers import AutoModelForCausalLM
 
 from rag_app.errors import ConfigError
 from rag_app.stores import load_configured_encoder
 from rag_app.sweep import sweep
 from retriever.encoder import Encoder
 from retriever.passages import Passage
-from tests.sweep_example import experiment, run_sweep, training, write_example
+from tests.sweep_example import experiment, run_sweep, training, write_example, write_lines
 from tests.test_cli import magrag, one_line_error
 
 SIMILARITIES, SEEDS = ("cosine", "qnorm"), (0, 1)
@@ -128,19 +131,23 @@ def test_trainings_differ_in_the_similarity_alone(root: Path, found: dict[str, A
 def test_norms_are_told_beside_the_figures(root: Path, found: dict[str, Any]) -> None:
     passages = rows_of(root / "corpus.jsonl")
     marked = {id for own in rows_of(root / "asked.jsonl") for id in own["supporting_ids"]}
+    # Relevant to a question of another set over the same corpus: on neither side.
+    elsewhere = {id for own in rows_of(root / "again.jsonl") for id in own["supporting_ids"]} - marked
     relevant = np.array([own["id"] in marked for own in passages])
+    others = np.array([own["id"] not in marked | elsewhere for own in passages])
+    assert len(elsewhere) == 9
     lengths = np.log([len(own["text"].split()) + 2 for own in passages])  # a token a word, and two special ones
     own = {name: [] for name in ("d", "cv", "length")}
     for seed in SEEDS:
         norms = encoder_of(root, f"qnorm-{seed}").encode_passages([Passage("", "", p["text"]) for p in passages]).norms
-        a, b = norms[relevant].astype(float), norms[~relevant].astype(float)
+        a, b = norms[relevant].astype(float), norms[others].astype(float)
         own["d"].append(stats.ttest_ind(a, b).statistic * np.sqrt(1 / len(a) + 1 / len(b)))
         own["cv"].append(stats.variation(norms))
         own["length"].append(stats.pearsonr(norms, lengths).statistic)
     (told,) = (n["norms"] for n in found["norms"] if (n["dataset"], n["trained_for"]) == ("asked", "qnorm"))
     for name, values in own.items():
         assert told[name] == pytest.approx(np.mean(values), rel=1e-4), name
-    assert (told["relevant"], told["others"]) == (relevant.sum(), (~relevant).sum())
+    assert (told["relevant"], told["others"]) == (relevant.sum(), others.sum())
     # A judgment of 0 makes no passage relevant.
     (claims,) = (n["norms"] for n in found["norms"] if (n["dataset"], n["trained_for"]) == ("claims", "untrained"))
     assert claims["relevant"] == 7
@@ -164,10 +171,11 @@ def test_sentence_pairs_are_scored_by_cosine_and_dot(root: Path, found: dict[str
         values, abs=1e-6
     )
     told = {(own["trained_for"], own["scored_by"]): own for own in found["pairs"]}
-    assert told["qnorm", "dot"]["against_cosine"] == pytest.approx(values["qnorm", "dot"] - values["cosine", "dot"])
-    assert told["cosine", "dot"]["against_untrained"] == pytest.approx(
-        values["cosine", "dot"] - values["untrained", "cosine"]
-    )
+    change = told["qnorm", "dot"]["against_cosine"]
+    assert change["difference"] == pytest.approx(values["qnorm", "dot"] - values["cosine", "dot"], abs=1e-6)
+    assert change["interval"][0] < change["difference"] < change["interval"][1]
+    start = told["cosine", "dot"]["against_untrained"]
+    assert start["difference"] == pytest.approx(values["cosine", "dot"] - values["untrained", "cosine"], abs=1e-6)
     assert told["untrained", "cosine"]["against_untrained"] is None
 
 
@@ -181,8 +189,16 @@ def test_answers_are_scored_where_the_experiment_says(root: Path, found: dict[st
 
 def test_the_report_keeps_the_domains_apart(root: Path, found: dict[str, Any]) -> None:
     report = (root / "out/sweep.md").read_text("utf-8")
-    order = ["## Trainings", "## In domain: nDCG@10", "## asked (12", "## In domain: exact match"]
+    order = [
+        "- command: magrag sweep train.toml",
+        f"- data: {root}/pairs.jsonl",
+        "- evaluated on: asked, again, claims, pairs",
+    ]
+    order += [f"- model: {root}/bert", "- hardware: ", "## Trainings", "## Data sets won / equal / lost"]
+    order += ["## In domain: nDCG@10", "## asked (12", "## In domain: exact match"]
     order += ["## Out of domain: nDCG@10", "## again (9", "## claims (7", "## Sentence pairs"]
+    order += ["## What each interval rests on", "| asked | nDCG@10 | 12 | 2 |", "| claims | nDCG@10 | 7 | 2 |"]
+    order += ["| asked | exact match | 6 | 2 |", "| pairs | Spearman | 15 | 2 |"]
     places = [report.index(title) for title in order]
     assert places == sorted(places)
     assert json.loads((root / "out/sweep.json").read_text("utf-8")) == found
@@ -213,6 +229,73 @@ def test_a_finished_sweep_encodes_nothing_again_and_can_grow(
     assert one["by_seed"] == row(found, "asked", "qnorm")["by_seed"][:1]
     (told,) = (own for own in grown["trainings"] if own["similarity"] == "learnable")
     assert told["gamma_d"] != 0.5
+
+
+def test_no_training_sees_what_is_evaluated(root: Path, tmp_path: Path) -> None:
+    questions, pairs = rows_of(root / "again.jsonl"), rows_of(root / "sts.jsonl")
+    # Which question a draw leaves out does not matter.
+    leaked = [*(own["question"].upper() + "?" for own in questions), pairs[3]["text1"], pairs[4]["text2"]]
+    rows = [*rows_of(root / "pairs.jsonl"), *({"query": query, "positive": "w1 w2 w3"} for query in leaked)]
+    write_lines(tmp_path / "pairs.jsonl", rows)
+    told: list[str] = []
+    run_sweep(
+        root, tmp_path / "out", ["cosine"], [0], f'data.pairs="{tmp_path}/pairs.jsonl"', "training.steps=1",
+        "training.eval_every=0", "dev.queries=0", asking=["eval.n=2", "sweep.read=[]"], told=told,
+    )  # fmt: skip
+    assert "71 pairs of" in "\n".join(told)
+    assert "11 pairs left out, since an evaluation asks their query" in told
+    (mined,) = (tmp_path / "out/train").glob("mined-*.jsonl")
+    assert [own["query"] for own in rows_of(mined)] == [own["query"] for own in rows[:60]]
+
+
+def test_sets_for_the_first_seed_only_and_questions_that_are_not_drawn(
+    root: Path, found: dict[str, Any], tmp_path: Path
+) -> None:
+    shutil.copytree(root / "out/train", tmp_path / "out/train")
+    asking = ["eval.n=5", 'sweep.read=["again"]', 'sweep.first_seed_only=["again","pairs"]']
+    told: list[str] = []
+    own = run_sweep(root, tmp_path / "out", SIMILARITIES, SEEDS, asking=asking, told=told)
+    for name in SIMILARITIES:
+        assert len(row(own, "asked", name)["by_seed"]) == 2
+        assert len(row(own, "again", name)["by_seed"]) == 1
+        assert len(row(own, "again", name, measure="exact match")["by_seed"]) == 1
+    assert {len(one["by_seed"]) for one in own["pairs"]} == {1}
+    assert json.loads((tmp_path / "out/eval/qnorm-1/ranking/run.json").read_text())["datasets"].keys() == {
+        "asked",
+        "claims",
+    }
+    assert not (tmp_path / "out/eval/qnorm-1/reading").exists()
+    # Passages are relevant to questions whether these were drawn or not.
+    sides = {(one["dataset"], one["trained_for"]): one["norms"] for one in own["norms"]}
+    before = {(one["dataset"], one["trained_for"]): one["norms"] for one in found["norms"]}
+    assert row(own, "asked", "qnorm")["n"] == 5
+    assert sides["asked", "qnorm"] == before["asked", "qnorm"]
+    # What is done, how long it took and what is next.
+    assert "4 trainings, then 5 rankings on asked, again, claims, pairs, then answers on again" in told
+    assert "training 2 of 4: qnorm, seed 0" in told and "ranking 5 of 5: qnorm-1 on asked, claims" in told
+    (line,) = (line for line in told if line.startswith("ranking 4 of 5 took"))
+    assert "; next is qnorm-1 on asked, claims; 1 left, at most about " in line
+    assert "reading 3 of 3: qnorm-0 on again" in told
+
+
+def test_a_reader_trained_anew_answers_anew(root: Path, found: dict[str, Any], tmp_path: Path) -> None:
+    shutil.copytree(root / "out/train/cosine-0", tmp_path / "out/train/cosine-0")
+    asking = [f'generator.adapter="{tmp_path}/reader"']
+    answers = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        llama = AutoModelForCausalLM.from_pretrained(root / "llama")
+        lora = LoraConfig(r=4, lora_alpha=64, target_modules=["q_proj", "v_proj", "o_proj"], init_lora_weights=False)
+        get_peft_model(llama, lora).save_pretrained(tmp_path / "reader")
+        run_sweep(root, tmp_path / "out", ["cosine"], [0], asking=asking)
+        answers.append([own["prediction"] for own in rows_of(tmp_path / "out/eval/cosine-0/reading/predictions.jsonl")])
+    assert len(answers[0]) == len(answers[1]) == 6
+    assert answers[0] != answers[1]
+    # Nothing is lost, and a third start finds the answers there.
+    aside = rows_of(tmp_path / "out/eval/cosine-0/reading-1/predictions.jsonl")
+    assert [own["prediction"] for own in aside] == answers[0]
+    run_sweep(root, tmp_path / "out", ["cosine"], [0], asking=asking)
+    assert not (tmp_path / "out/eval/cosine-0/reading-2").exists()
 
 
 @pytest.mark.slow
@@ -261,6 +344,8 @@ def test_without_an_experiment_the_development_scores_are_compared(root: Path, f
         (["cosine"], [], {}, "--seeds must name one or more"),
         (["cosine"], [0], {"read": ("askd",)}, 'sweep.read: there is no data set "askd"; did you mean "asked"'),
         (["cosine"], [0], {"in_domain": ("x",)}, 'sweep.in_domain: there is no data set "x"'),
+        (["cosine"], [0], {"first_seed_only": ("x",)}, 'sweep.first_seed_only: there is no data set "x"'),
+        (["cosine"], [0], {"first_seed_only": ("asked", "again", "claims")}, "leaves further seeds nothing to rank"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_trained(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
+import subprocess
+import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,14 +20,16 @@ from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 from rag_app.cli import app
+from rag_app.config import load_config
 from rag_app.config_layers import setting_paths
 from rag_app.errors import ConfigError
+from rag_app.stores import load_configured_encoder
 from rag_app.train import train
 from rag_app.train_config import TrainConfig, load_train_config
 from rag_app.train_dev import DevScorer, DevSet, hold_out, read_dev_set
 from retriever.passages import Passage
 from retriever.similarity import COSINE, DOT, QNORM
-from retriever.training.pairs import TrainingPair
+from retriever.training.pairs import TrainingPair, read_pairs
 from tests.tiny_encoder import load_tiny, tiny_pairs, write_rows, write_tiny_model
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -58,6 +65,7 @@ def config(tmp_path: Path, model: Path) -> Path:
         eval_every = 2
         hard_negatives = 2
         learning_rate = 1e-3
+        passage_max_tokens = 64
         [dev]
         queries = 10
         pool = 20
@@ -113,6 +121,8 @@ def test_mistakes_in_a_configuration_are_told_in_one_line(tmp_path: Path) -> Non
             r'unknown setting "training.batchsize"; did you mean "training.batch_size"\?',
         ),
         ("[data]\npairs = 'x'\n", ["training.batch_size=1"], r"training.batch_size must be at least 2, got 1 \(--set"),
+        ("[data]\npairs = 'x'\n", ["training.betas=[0.9,1.0]"], r"training.betas.* must be less than 1, got 1.0"),
+        ("[data]\npairs = 'x'\n", ["training.betas=[-0.1,0.9]"], r"training.betas.* must be at least 0, got -0.1"),
         ("[data]\npairs = 'x'\n", ["similarity=qnrm"], r'similarity must be one of .*; did you mean "qnorm"\?'),
         ("", [], "names nothing to train on: set data.pairs"),
     ):
@@ -172,9 +182,50 @@ def test_the_command_prints_where_the_checkpoint_is(config: Path, tmp_path: Path
     ]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    assert "best after 2 of 2 steps, nDCG@10" in done.output and "encoders.NAME.adapter" in done.output
+    assert "best after 2 of 2 steps, nDCG@10" in done.output
     done = CliRunner().invoke(app, [*arguments, "--json"])
     assert json.loads(done.stdout)["best_step"] == 2
+
+
+@pytest.mark.parametrize("ranks", [(0,), (4,), (4, 4), (4, 0)])
+def test_the_command_says_how_its_checkpoint_is_used(config: Path, tmp_path: Path, ranks: tuple[int, ...]) -> None:
+    """From a model or on top of an adapter: a configuration of what it prints gives the vectors that were trained."""
+    begun_on = ""
+    for number, rank in enumerate(ranks):
+        out = tmp_path / f"out{number}"
+        settings = [f"lora.rank={rank}", "training.steps=2", f"encoder.adapter={json.dumps(begun_on)}"]
+        arguments = [part for setting in settings for part in ("--set", setting)]
+        done = CliRunner().invoke(app, ["train", str(config), *arguments, "--out", str(out)])
+        assert done.exit_code == 0, done.output
+        begun_on = str(out / "best")
+    advice = done.stdout.split("to use it: ")[1].strip().split(", ")
+    table = dict(setting.replace("NAME", "own").split(" = ", 1) for setting in advice)
+    assert table.pop("retrievers.own.similarity") == "'cosine'"
+    (tmp_path / "use.toml").write_text("".join(f"{name} = {value}\n" for name, value in table.items()))
+    used = load_config(tmp_path / "use.toml", [f'data_dir="{tmp_path / "data"}"'], environ={})
+    encoder = load_configured_encoder("own", used, lambda line: None)
+    trained = load_tiny(out / "best" / "merged" if ranks[-1] else out / "best")
+    queries = [pair.query for pair in tiny_pairs(5)]
+    ours, theirs = encoder.encode_queries(queries), trained.encode_queries(queries)
+    np.testing.assert_allclose(ours.units * ours.norms[:, None], theirs.units * theirs.norms[:, None], atol=1e-5)
+    assert encoder.trained == COSINE and encoder.spec.query_max_tokens == 32
+
+
+@pytest.mark.slow
+def test_of_several_processes_one_prints_the_result(config: Path, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "rag_app.cli", "train", str(config), "--json", "--out", str(tmp_path / "out")]
+    command += ["--set", "mining.kind=bm25", "--set", "training.scale=matched"]
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    both = [
+        subprocess.Popen(command, env={**shared, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True)
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=300)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert json.loads(said[0])["steps"] == 4 and said[1] == ""
 
 
 def test_held_out_queries_are_nowhere_in_training() -> None:
@@ -193,10 +244,83 @@ def test_held_out_queries_are_nowhere_in_training() -> None:
     for question in dev.questions:
         own = {pair.positive.text for pair in held if pair.query == question.question}
         assert {texts[id] for id in question.relevance} == own
+    closed = {pair.positive.text for pair in held}
+    assert closed.isdisjoint(passage.text for pair in kept for passage in (pair.positive, *pair.negatives))
     assert hold_out(pairs, 12, 15, seed=0) == (kept, held, dev)
     assert hold_out(pairs, 12, 15, seed=1)[1] != held
     with pytest.raises(ConfigError, match="dev.queries is 40, but the pairs have 40 different queries"):
         hold_out(pairs, 40, 15, seed=0)
+
+
+def test_what_answers_a_held_out_query_is_no_passage_of_the_training() -> None:
+    """Under another query, another id, or as another pair's negative; and queries are held out with all their spellings."""
+    first, *rest = tiny_pairs(20)
+    copy = Passage("copy", "Title", first.positive.text)
+    pairs = [
+        first,
+        TrainingPair(f"  {first.query.upper()}?", rest[0].positive),
+        TrainingPair("w150 w151", copy),
+        TrainingPair("w152 w153", rest[5].positive, (copy, rest[6].positive)),
+        *rest[10:],
+    ]
+    seed = next(s for s in range(99) if first in hold_out(pairs, 1, 5, seed=s)[1])
+    kept, held, dev = hold_out(pairs, 1, 5, seed=seed)
+    assert held == pairs[:2]
+    assert kept == [TrainingPair("w152 w153", rest[5].positive, (rest[6].positive,)), *rest[10:]]
+    (question,) = dev.questions
+    assert question.question == first.query and len(question.relevance) == 2
+    with pytest.raises(ConfigError, match="dev.queries is 1, and their passages answer all other queries too"):
+        hold_out([first, TrainingPair("w150 w151", copy)], 1, 5, seed=0)
+
+
+def recipe(tmp_path: Path, model: Path, *overrides: str) -> tuple[Any, list[str]]:
+    """configs/train-cpu.toml with one step of the tiny model, over pairs some of whose queries have several."""
+    pairs = tiny_pairs(640)
+    more = [TrainingPair(pairs[row // 3].query, pair.positive) for row, pair in enumerate(tiny_pairs(90, seed=1))]
+    tmp_path.mkdir(exist_ok=True)
+    data = tmp_path / "recipe.jsonl"
+    write_rows(data, [TrainingPair(pair.query, pair.positive) for pair in (*pairs, *more)])
+    own = ["preset=mean", f'model="{model}"', "query_max_tokens=32", "passage_max_tokens=64"]
+    changed = [
+        f'data.pairs="{data}"',
+        f'data_dir="{tmp_path / "data"}"',
+        "training.passage_max_tokens=64",
+        "training.steps=1",
+        *(f"encoder.{setting}" for setting in own),
+    ]
+    return run(CONFIGS / "train-cpu.toml", tmp_path / "out", *changed, *overrides)
+
+
+def test_the_shipped_recipe_starts_and_matches_its_scale_on_what_training_sees(tmp_path: Path, model: Path) -> None:
+    result, told = recipe(tmp_path, model)
+    assert result.steps == 1 and any(line.startswith("scale matched") for line in told)
+    pairs = read_pairs(tmp_path / "recipe.jsonl")
+    kept, held, _ = hold_out(pairs, 200, 500, 0)
+    assert max(Counter(pair.query for pair in held).values()) > 1
+    mined = read_pairs(tmp_path / "out" / "mined.jsonl")
+    assert [(pair.query, pair.positive) for pair in mined] == [(pair.query, pair.positive) for pair in (*kept, *held)]
+    # Hard negatives on both sides, but what answers a held-out query is never taught to be one.
+    for part in (mined[: len(kept)], mined[len(kept) :]):
+        assert np.mean([len(pair.negatives) for pair in part]) > 3
+    closed = {pair.positive.text for pair in held}
+    assert closed.isdisjoint(negative.text for pair in mined for negative in pair.negatives)
+
+
+def test_a_fixed_scale_needs_no_negatives_of_held_out_pairs_and_no_hard_negatives_no_mining(
+    tmp_path: Path, model: Path
+) -> None:
+    recipe(tmp_path / "a", model, "training.scale=fixed")
+    kept, *_ = hold_out(read_pairs(tmp_path / "a" / "recipe.jsonl"), 200, 500, 0)
+    assert len(read_pairs(tmp_path / "a" / "out" / "mined.jsonl")) == len(kept)
+    _, told = recipe(tmp_path / "b", model, "training.hard_negatives=0")
+    assert not (tmp_path / "b" / "out" / "mined.jsonl").exists()
+    assert not any("ranking" in line for line in told)
+
+
+def test_dense_mining_ranks_with_the_encoder_that_is_there(config: Path, tmp_path: Path) -> None:
+    _, told = run(config, tmp_path / "out", "mining.kind=dense", "mining.negatives=3", "training.steps=1")
+    assert (tmp_path / "out" / "mined.jsonl").is_file()
+    assert sum(line.startswith("loading encoder") for line in told) == 1
 
 
 def test_development_scores_are_ndcg_over_the_whole_pool(model: Path) -> None:

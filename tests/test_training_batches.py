@@ -47,7 +47,8 @@ def test_no_batch_holds_a_query_twice_and_no_pair_is_lost(numbers: list[int], si
         batch = batches.at(step)
         assert len({pair.query for pair in batch.pairs}) == size
         seen.update(pair.positive.id for pair in batch.pairs)
-    # Three epochs' worth of steps: what is held back for the next epoch is at most a few pairs of an epoch.
+    # Three epochs' worth of steps: a pair may be held back for the next epoch, and no further.
+    assert len(seen) == len(pairs)
     assert max(seen.values()) <= 4
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from retriever.encoder import EncoderSpec, load_encoder
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.similarity import COSINE, DNORM, DOT, QNORM, Similarity
-from retriever.training.checkpoint import read_manifest
+from retriever.training.checkpoint import manifest_of, read_manifest, restore_checkpoint, save_checkpoint, save_merged
 from retriever.training.settings import LoraSettings
 from tests.tiny_encoder import load_tiny, tiny_pairs, write_tiny_model
 from tests.train_tiny import trainer
@@ -115,7 +118,80 @@ def test_a_manifest_of_another_format_or_damaged_is_refused(tmp_path: Path) -> N
     (tmp_path / "magrag.json").write_text('{"format": 2}')
     with pytest.raises(RetrieverError, match="has format 2, this version reads 1"):
         read_manifest(tmp_path)
-    for damaged in ("{", "[]", '{"format": 1}'):
+    for damaged in ("{", "[]", '{"format": 1}', "[" * 100_000, "\x00"):
         (tmp_path / "magrag.json").write_text(damaged)
         with pytest.raises(RetrieverError, match="damaged"):
             read_manifest(tmp_path)
+
+
+def test_a_manifest_with_fields_that_no_training_writes_is_refused_by_name(tmp_path: Path, model: Path) -> None:
+    best = trainer(tmp_path / "t", model, COMMON).run().folder
+    whole = json.loads((best / "magrag.json").read_text())
+    for name, value, message in (
+        ("similarity", "cosin", "similarity is 'cosin'"),
+        ("gamma_d", None, "damaged"),
+        ("gamma_q", 1.5, "gamma_q must be between 0 and 1, got 1.5"),
+        ("scale", "20", "scale is '20'"),
+        ("base", {"name": "tiny"}, "lacks 'weights'"),
+        ("base", {"name": "tiny", "weights": 3}, "base.weights is 3"),
+        ("base", [], "damaged"),
+        ("dev", {"score": None}, "score is None"),
+        ("dev", 3, "damaged"),
+        ("encoder", {"pooling": "max"}, "pooling must be mean, cls or lasttoken"),
+        ("encoder", {"polling": "mean"}, "polling"),
+        ("encoder", None, "damaged"),
+        ("step", "two", "step is 'two'"),
+    ):
+        (best / "magrag.json").write_text(json.dumps({**whole, name: value}))
+        with pytest.raises(RetrieverError, match=rf"magrag.json is damaged \(.*{message}|magrag.json is {message}"):
+            read_manifest(best)
+
+
+def test_a_kill_while_it_is_replaced_loses_no_checkpoint(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer(tmp_path / "t", model, {**COMMON, "lora": None}, dev=None)
+    folder = made.run().folder
+    manifest = manifest_of(folder)
+    left = [0]
+
+    def until_killed(function: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return function(*arguments, **named)
+
+        return call
+
+    ends = []
+    for calls in range(20):
+        step, left[0] = 100 + calls, calls
+        with monkeypatch.context() as patched:
+            patched.setattr("os.replace", until_killed(os.replace))
+            patched.setattr("shutil.rmtree", until_killed(shutil.rmtree))
+            try:
+                save_checkpoint(folder, made.encoder, replace(manifest, step=step))
+                done = True
+            except KeyboardInterrupt:
+                done = False
+        restore_checkpoint(folder)
+        found = manifest_of(folder).step
+        assert found in (step, ends[-1] if ends else manifest.step)
+        assert raw(folder).shape == (len(PASSAGES), 16)
+        ends.append(found)
+        if done:
+            break
+    assert done and ends[-1] == step and len(ends) > 3
+    assert [path.name for path in folder.parent.iterdir() if path.name.startswith(".best")] == []
+
+
+def test_merging_leaves_the_adapter_as_it_is(tmp_path: Path, model: Path) -> None:
+    made = trainer(tmp_path / "t", model, COMMON, dev=None, adapter_dtype="float16")
+    folder = made.run().folder
+    shutil.rmtree(folder / "merged")
+    before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+    save_merged(folder, made.encoder, made._adapter)
+    after = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+    assert after.pop(folder / "merged") and after == before
+    assert raw(folder / "merged").shape == (len(PASSAGES), 16)

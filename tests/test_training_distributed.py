@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import socket
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -94,8 +95,11 @@ def one_of_two(rank: int, port: int, out: Path) -> None:
         value = backward(*sides, share_of_loss)
         distributed.average_gradients([*model.parameters(), *loss.parameters()])
         results[name] = (value.item(), gradients(model, loss))
-    torch.save({"world": (joined.rank, joined.size, joined.is_first), "results": results}, out / f"{rank}.pt")
+    patience = torch.distributed.group.WORLD._get_backend(torch.device("cpu")).options._timeout
+    said = distributed.from_first(lambda: [f"from {rank}"])
     distributed.close()
+    facts = {"world": (joined.rank, joined.size, joined.is_first), "said": said, "patience": patience}
+    torch.save({**facts, "started first": distributed.started_first(), "results": results}, out / f"{rank}.pt")
 
 
 def test_two_processes_equal_one(tmp_path: Path) -> None:
@@ -109,8 +113,13 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
     for process in processes:
         process.join(120)
     assert [process.exitcode for process in processes] == [0, 0]
-    saved = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    saved = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
     assert [one["world"] for one in saved] == [(0, 2, True), (1, 2, False)]
+    assert [one["said"] for one in saved] == [["from 0"], ["from 0"]]
+    # After the group is left, each is (0, 1) to itself, and only one of them should print the result.
+    assert [one["started first"] for one in saved] == [True, False]
+    # The first process mines and scores while the others wait: torch's half an hour would end that.
+    assert min(one["patience"] for one in saved) >= timedelta(hours=12)
     for name, (similarity, _) in CASES.items():
         expected, wanted = one_process(similarity)
         values, found = zip(*(one["results"][name] for one in saved), strict=True)
@@ -130,6 +139,7 @@ def test_a_single_process_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> Non
     assert distributed.init_from_environment() == distributed.World(0, 1) == distributed.world()
     rows = torch.ones(2, 3, requires_grad=True)
     assert distributed.gather(rows) is rows
+    assert distributed.from_first(lambda: 3) == 3 and distributed.started_first()
     weight = nn.Parameter(torch.ones(2))
     weight.grad = torch.tensor([1.0, 2.0])
     distributed.average_gradients([weight])

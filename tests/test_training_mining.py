@@ -119,6 +119,14 @@ class TestMining:
         pair, _ = self.mined(corpus, TrainingPair(HERON, Passage("elsewhere", "Heron", TEXTS["a"])))
         assert negatives(pair) == "bc"
 
+    def test_reserved_passages_are_left_out_by_id_or_text(self, corpus: dict[str, Passage]) -> None:
+        pairs = [TrainingPair(HERON, corpus["a"]), TrainingPair("storks stand in the river", corpus["c"])]
+        with bm25_over(list(corpus.values()), BM25Settings(stemmer="english")) as retriever:
+            reserved = [corpus["b"], Passage("elsewhere", "", TEXTS["d"])]
+            found, report = mine(pairs, retriever, MiningSettings(negatives=2, depth=5), reserved=reserved)
+        assert [negatives(pair) for pair in found] == ["c", "ae"]
+        assert report.dropped["reserved"] >= 3 and "held out" in report.summary()
+
     def test_passages_that_hold_an_answer_are_left_out(self, corpus: dict[str, Passage]) -> None:
         pair = TrainingPair(HERON, corpus["a"], answers=("All day", "coal"))
         found, report = self.mined(corpus, pair)

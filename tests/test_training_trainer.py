@@ -18,11 +18,14 @@ from safetensors.torch import load_file
 from scipy.special import log_softmax
 
 from retriever.errors import RetrieverError
+from retriever.passages import Passage
 from retriever.similarity import COSINE, QNORM
 from retriever.training import snapshot
 from retriever.training.batches import Batches
 from retriever.training.crops import CropSettings
 from retriever.training.figures import norm_figures
+from retriever.training.forward import Forward
+from retriever.training.pairs import TrainingPair
 from retriever.training.settings import LoraSettings, TrainingSettings
 from tests.tiny_encoder import load_tiny, tiny_pairs, write_tiny_model
 from tests.train_tiny import run, trainer
@@ -159,6 +162,13 @@ def test_scores_that_no_longer_rise_end_it_and_the_best_weights_are_kept(tmp_pat
     assert again == result
 
 
+def test_patience_that_runs_out_at_the_last_step_stops_nothing_early(tmp_path: Path, model: Path) -> None:
+    told = iter([0.1, 0.5, 0.4, 0.3])
+    changed = {"steps": 6, "eval_every": 2, "patience": 2}
+    result = trainer(tmp_path / "t", model, changed, dev=lambda encoder, similarity: {"score": next(told)}).run()
+    assert (result.steps, result.best_step, result.stopped_early) == (6, 2, False)
+
+
 def test_the_matched_scale_is_as_sharp_as_cosine_at_twenty(tmp_path: Path, model: Path) -> None:
     result = run(tmp_path / "t", model, **{**PLAIN, "scale": "matched", "alpha": 20.0, "steps": 1})
     encoder, held = load_tiny(model), tiny_pairs(10, seed=1)
@@ -172,6 +182,61 @@ def test_the_matched_scale_is_as_sharp_as_cosine_at_twenty(tmp_path: Path, model
 
     assert entropy(result.scale * cosine * passages.norms[None, :]) == pytest.approx(entropy(20 * cosine), rel=1e-4)
     assert float(rows(tmp_path / "t")[0]["alpha"]) == pytest.approx(result.scale)
+
+
+@pytest.mark.parametrize("size", [8, 6])
+def test_held_out_queries_with_many_pairs_match_the_scale_once_each(tmp_path: Path, model: Path, size: int) -> None:
+    """As in real held-out sets, one query has more pairs than batches can spread; size 6 is less than a batch of 8."""
+    single = tiny_pairs(size, seed=1)
+    more = [
+        TrainingPair(f"{single[i % 2].query.upper()}?", Passage(f"m{i}", "", pair.positive.text))
+        for i, pair in enumerate(tiny_pairs(7, seed=2))
+    ]
+    common: dict[str, Any] = {**PLAIN, "scale": "matched", "alpha": 20.0, "steps": 1}
+    scales = [
+        trainer(tmp_path / name, model, common, held_out=held).run().scale
+        for name, held in (("once", single), ("often", [*single[:2], *more, *single[2:]]))
+    ]
+    assert scales[1] == pytest.approx(scales[0], rel=1e-9)
+
+
+def test_the_same_text_under_two_ids_is_no_negative_though_each_is_cropped_otherwise(
+    tmp_path: Path, model: Path
+) -> None:
+    text = " ".join(f"w{i}" for i in range(40))
+    pairs = [TrainingPair(f"w{i} w{i + 1}", Passage(f"p{i}", "", text)) for i in range(8)]
+    changed = {**PLAIN, "crops": CropSettings(1.0, 3, 3), "steps": 1}
+    made = trainer(tmp_path / "t", model, changed, pairs=pairs, dev=None)
+    batch = Batches(pairs, 8, 5, crops=CropSettings(1.0, 3, 3)).at(0)
+    assert len({passage.text for passage in batch.passages}) > 4 and {p.text for p in batch.uncropped} == {text}
+    made.run()
+    # All others are the positive once more, so that nothing is left to be told from it.
+    assert float(rows(tmp_path / "t")[1]["loss"]) == 0.0
+
+
+def test_lengths_without_positions_are_refused_before_anything_is_computed(tmp_path: Path, model: Path) -> None:
+    for name in ("query_max_tokens", "passage_max_tokens"):
+        with pytest.raises(
+            RetrieverError, match=f"training.{name} is 65, but tiny has positions for 64 tokens; lower it"
+        ):
+            trainer(tmp_path / "t", model, {name: 65})
+
+
+def test_a_best_checkpoint_that_was_lost_or_damaged_is_told_before_training_goes_on(
+    tmp_path: Path, model: Path
+) -> None:
+    def stop(done: int, steps: int, figures: Any) -> None:
+        if done == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path / "t", model, report=stop).run()
+    manifest = tmp_path / "t" / "best" / "magrag.json"
+    for content, message in (("{", "is damaged"), (None, "has lost its manifest")):
+        manifest.write_text(content) if content else manifest.unlink()
+        with pytest.raises(RetrieverError, match=message):
+            run(tmp_path / "t", model, steps=9)
+        assert rows(tmp_path / "t")[-1]["step"] == "6"
 
 
 def test_gammas_learn_at_their_own_rate(tmp_path: Path, model: Path) -> None:
@@ -214,6 +279,30 @@ def test_bfloat16_computes_in_it_and_keeps_weights_and_pooling_in_float32(tmp_pa
     assert math.isfinite(float(rows(tmp_path / "t")[-1]["loss"]))
 
 
+def test_texts_of_like_length_are_encoded_together(model: Path) -> None:
+    random = np.random.default_rng(0)
+    texts = [" ".join(["w1"] * int(np.exp(random.uniform(1, 4)))) for _ in range(200)]
+    encoder = load_tiny(model)
+    forward = Forward(encoder, tokens_per_batch=640, precision="float32")
+    read, padded = forward.queries(texts, 64), []
+    inner = encoder.model[0].forward
+
+    def counted(features: Any, **named: Any) -> Any:
+        padded.append(features["input_ids"].shape)
+        return inner(features, **named)
+
+    encoder.model[0].forward = counted
+    vectors = forward.vectors(read).numpy()
+    assert sum(rows for rows, _ in padded) == 200
+    tokens = sum(rows * longest for rows, longest in padded)
+    assert tokens < 1.15 * read.lengths.sum()
+    # No pass is larger than it may be, nor so small that starting it costs more than it computes.
+    assert all(rows * longest <= 640 for rows, longest in padded)
+    assert all(rows * longest >= 80 for rows, longest in padded[:-1])
+    alone = np.concatenate([forward.vectors(forward.queries([text], 64)).numpy() for text in texts[:20]])
+    np.testing.assert_allclose(vectors[:20], alone, rtol=1e-4, atol=1e-5)
+
+
 def test_norm_figures_are_numpys() -> None:
     random = np.random.default_rng(0)
     norms, lengths = random.random(50) + 1, random.integers(3, 99, 50)
@@ -229,6 +318,8 @@ def test_settings_refuse_what_cannot_be_trained() -> None:
         ({"scale": "auto"}, "scale must be fixed or matched, got 'auto'"),
         ({"batch_size": 1}, "batch_size must be at least 2, got 1"),
         ({"epochs": 0.0}, "epochs must be more than 0"),
+        ({"betas": (0.9, 1.0)}, "betas must be at least 0 and below 1, got 0.9 and 1.0"),
+        ({"betas": (-0.1, 0.9)}, "betas must be at least 0 and below 1"),
         ({"precision": "float16"}, "precision must be float32 or bfloat16, got 'float16'"),
     ):
         with pytest.raises(RetrieverError, match=message):

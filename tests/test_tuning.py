@@ -65,6 +65,33 @@ def test_a_branch_is_computed_as_if_it_stood_alone(folder: Path) -> None:
         torch.testing.assert_close(logits[branch == number], expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.model
+def test_a_context_is_tokenised_with_what_follows_it(smol_folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(smol_folder)
+    # This tokenizer has a token for two line ends, which it does not use where a word follows.
+    context = SharedContext("Say it.\n\n", (Branch("Q: what\nA:", " x\n"), Branch("Q: who\nA:", " y\n")))
+    encoded = encode(context, tokenizer)
+    for number, own in enumerate(context.branches, start=1):
+        mine = [id for id, branch in zip(encoded.ids, encoded.branch, strict=True) if branch in (0, number)]
+        assert mine == tokenizer(context.text + own.prompt + own.completion)["input_ids"]
+        places = [
+            place for place, branch in zip(encoded.positions, encoded.branch, strict=True) if branch in (0, number)
+        ]
+        assert places == list(range(len(mine)))
+
+
+def test_a_tokenizer_that_joins_prompt_and_answer_is_refused(folder: Path) -> None:
+    from tokenizers import AddedToken
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens([AddedToken("A:x", normalized=False)])
+    with pytest.raises(GeneratorError, match="joins the end of the prompt"):
+        encode(SharedContext("", (Branch("Q\nA:", "x\n"),)), tokenizer)
+
+
 def test_who_sees_whom() -> None:
     seen = attention(torch.tensor([0, 0, 1, 1, 2]))[0, 0]
     assert seen.int().tolist() == [
@@ -156,13 +183,15 @@ def test_the_learning_rate_rises_and_falls_along_a_cosine() -> None:
 def test_the_adapter_is_what_peft_loads(folder: Path, tmp_path: Path) -> None:
     model, contexts = loaded(folder)
     Tuner(model, contexts, replace(SETTINGS, epochs=10), tmp_path).run()
-    save_adapter(model, tmp_path / "adapter", {"base": "a llama"})
-    assert json.loads((tmp_path / "adapter/magrag.json").read_text()) == {"base": "a llama"}
+    save_adapter(model, tmp_path / "adapter", {"base": {"name": "a llama"}})
+    assert json.loads((tmp_path / "adapter/magrag.json").read_text()) == {"base": {"name": "a llama"}}
     assert sorted(path.name for path in (tmp_path / "adapter").iterdir()) == [
         "adapter_config.json",
         "adapter_model.safetensors",
         "magrag.json",
     ]
+    said = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    assert said["base_model_name_or_path"] == "a llama" and str(folder) not in json.dumps(said)
     plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     other = PeftModel.from_pretrained(plain, str(tmp_path / "adapter")).eval()
     model.eval()

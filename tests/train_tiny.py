@@ -29,6 +29,8 @@ SETTINGS: dict[str, Any] = {
     "lora": LoraSettings(4, 8.0, 0.1),
     "eval_every": 4,
     "save_every": 2,
+    "query_max_tokens": 32,
+    "passage_max_tokens": 64,
     "seed": 5,
 }
 
@@ -37,8 +39,8 @@ def trainer(folder: Path, model: Path, changed: Mapping[str, Any] | None = None,
     settings = TrainingSettings(**{**SETTINGS, **(changed or {})})
     encoder = load_tiny(model)
     adapter = add_lora(encoder, settings.lora, settings.seed) if settings.lora else None
-    options = {"dev": dev, "held_out": tiny_pairs(10, seed=1), **options}
-    return Trainer(encoder, tiny_pairs(40), settings, folder, adapter=adapter, **options)
+    options = {"pairs": tiny_pairs(40), "dev": dev, "held_out": tiny_pairs(10, seed=1), **options}
+    return Trainer(encoder, settings=settings, folder=folder, adapter=adapter, **options)
 
 
 def dev(encoder: Encoder, similarity: Similarity) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The comparison of trainings as tables: an overview, each data set, answers, sentence pairs, and the trainings themselves.
+"""The comparison of trainings as tables: how it was made, an overview, each data set, answers, sentence pairs, the trainings.
 
 Values and differences are in percent.
 """
@@ -9,17 +9,36 @@ import math
 from collections.abc import Callable, Sequence
 
 from eval.paired import Comparison
-from eval.report.render import aligned, markdown
+from eval.report.render import aligned, markdown, plain
 from eval.report.tables import NONE, Table
-from eval.sweep import RANKING, READING, UNTRAINED, Interval, Row, Sweep
+from eval.sweep import (
+    ALL,
+    BASELINE,
+    IN_DOMAIN,
+    OUT_OF_DOMAIN,
+    RANKING,
+    READING,
+    UNTRAINED,
+    Interval,
+    Row,
+    Sweep,
+    domain_of,
+    side,
+)
+from eval.sweep_pairs import PairChange
+
+_SIDES = {1: "above 0", 0: "holds 0", -1: "below 0", None: NONE}
+_SIGNS = {1: " +", 0: " =", -1: " −", None: ""}
 
 _NOTES = (
     "Values and differences in percent, 95 % intervals of a bootstrap over questions; with several seeds a question counts "
     "with its mean over them, so that intervals do not hold the spread between seeds (by_seed in sweep.json).",
     "p: permutation test against the training by cosine, adjusted by Holm over all data sets and trainings of the measure.",
     "by cosine, by dot: the same encoder searched otherwise than it was trained for.",
-    "d: Cohen's d of norms, passages that are relevant to some question against all others; CV: variation of norms; "
-    "length: correlation of norm and log tokens.",
+    "+, = and − in an overview: the interval of the difference from the untrained encoder by cosine lies above 0, holds 0 or "
+    "lies below; so do won, equal and lost count data sets. These intervals are not adjusted for their number; p is.",
+    "d: Cohen's d of norms, passages that are relevant to one of the set's questions against those that no question over "
+    "the same corpus marks; CV: variation of norms; length: correlation of norm and log tokens.",
     "Untrained, by dot (as qnorm ranks): nobody trained its magnitudes, and what they measure is mostly length.",
 )
 
@@ -35,7 +54,7 @@ def sweep_markdown(sweep: Sweep) -> str:
 
 
 def _render(sweep: Sweep, render: Callable[[Table], str], heading: Callable[[str], str]) -> str:
-    found: list[Table | None] = [_trainings(sweep)]
+    found: list[Table | None] = [_trainings(sweep), _tallies(sweep)]
     for title, datasets in _groups(sweep):
         found += [
             _overview(title, RANKING, sweep.rows, datasets),
@@ -43,19 +62,60 @@ def _render(sweep: Sweep, render: Callable[[Table], str], heading: Callable[[str
             _answers(title, [row for row in sweep.rows if row.measure == READING and row.dataset in datasets]),
         ]
     found.append(_pairs(sweep))
-    parts = [f"{heading(table.title)}\n\n{render(table)}" for table in found if table is not None]
+
+    def shown(table: Table) -> str:
+        return f"{heading(table.title)}\n\n{render(table)}"
+
+    parts = [*_made(sweep), *(shown(table) for table in found if table is not None)]
     if sweep.rows:
         parts.append("\n".join(f"- {note}" for note in _NOTES))
+    if (behind := _behind(sweep)) is not None:
+        parts.append(shown(behind))
     return "\n\n".join(parts)
 
 
+def _made(sweep: Sweep) -> list[str]:
+    lines = [f"- {name}: {plain(str(value))}" for name, value in sweep.made.items() if value]
+    return ["\n".join(lines)] if lines else []
+
+
 def _groups(sweep: Sweep) -> list[tuple[str, list[str]]]:
-    names = list(dict.fromkeys(row.dataset for row in sweep.rows))
-    if not sweep.in_domain:
-        return [("All data sets", names)] if names else []
-    inside = [name for name in names if name in sweep.in_domain]
-    outside = [name for name in names if name not in sweep.in_domain]
-    return [(title, own) for title, own in (("In domain", inside), ("Out of domain", outside)) if own]
+    names = dict.fromkeys(row.dataset for row in sweep.rows)
+    sets = {
+        domain: [name for name in names if domain_of(name, sweep.in_domain) == domain]
+        for domain in (ALL, IN_DOMAIN, OUT_OF_DOMAIN)
+    }
+    return [(domain.capitalize(), own) for domain, own in sets.items() if own]
+
+
+def _tallies(sweep: Sweep) -> Table | None:
+    """Sets won, equal and lost; a line for each training, measure and domain."""
+    counts = {
+        (own.measure, own.domain, _named(own.trained_for, own.searched_by), own.against): own for own in sweep.tallies
+    }
+    lines = []
+    for measure, domain, label in dict.fromkeys(key[:3] for key in counts):
+        cells = []
+        for against in (UNTRAINED, BASELINE):
+            own = counts.get((measure, domain, label, against))
+            cells.append(NONE if own is None else f"{own.won} / {own.equal} / {own.lost}")
+        lines.append((measure, domain, label, *cells))
+    header = ("measure", "data sets", "trained for", "against untrained", "against cosine")
+    return Table("Data sets won / equal / lost", header, lines, names=3) if lines else None
+
+
+def _behind(sweep: Sweep) -> Table | None:
+    """What each interval rests on."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for own in sweep.rows:
+        seeds = found.get((own.dataset, own.measure), (0, 0))[1]
+        found[own.dataset, own.measure] = own.n, max(seeds, len(own.by_seed))
+    for pair in sweep.pairs:
+        seeds = found.get((pair.dataset, "Spearman"), (0, 0))[1]
+        found[pair.dataset, "Spearman"] = pair.n, max(seeds, len(pair.by_seed))
+    lines: list[tuple[str, ...]] = [(*names, f"{n:,}", f"{seeds}") for names, (n, seeds) in found.items()]
+    header = ("data set", "measure", "questions or pairs", "seeds")
+    return Table("What each interval rests on", header, lines, names=2) if lines else None
 
 
 def _trainings(sweep: Sweep) -> Table:
@@ -75,11 +135,13 @@ def _trainings(sweep: Sweep) -> Table:
 
 def _overview(title: str, measure: str, rows: Sequence[Row], datasets: Sequence[str]) -> Table | None:
     values = {(_label(row), row.dataset): row.value for row in rows if row.measure == measure}
+    signs = {(_label(row), row.dataset): _SIGNS[side(row.against_untrained)] for row in rows if row.measure == measure}
     labels = list(dict.fromkeys(label for label, dataset in values if dataset in datasets))
     if not labels:
         return None
     lines: list[tuple[str, ...]] = [
-        (label, *(_percent(values.get((label, name))) for name in datasets)) for label in labels
+        (label, *(_percent(values.get((label, name))) + signs.get((label, name), "") for name in datasets))
+        for label in labels
     ]
     best = frozenset(
         (max(range(len(labels)), key=lambda at: values.get((labels[at], name), -1.0)), column)
@@ -103,6 +165,7 @@ def _rankings(sweep: Sweep, dataset: str) -> Table | None:
                 _difference(row.against_cosine),
                 _p(row.against_cosine),
                 _difference(row.against_untrained),
+                _SIDES[side(row.against_untrained)],
                 _percent(row.under.get("cosine")),
                 _percent(row.under.get("dot")),
                 *((_signed(own.d), _percent(own.cv), _signed(own.length)) if own else (NONE,) * 3),
@@ -114,6 +177,7 @@ def _rankings(sweep: Sweep, dataset: str) -> Table | None:
         "against cosine",
         "p",
         "against untrained",
+        "interval",
         "by cosine",
         "by dot",
         "d",
@@ -135,10 +199,11 @@ def _answers(title: str, rows: Sequence[Row]) -> Table | None:
             _difference(row.against_cosine),
             _p(row.against_cosine),
             _difference(row.against_untrained),
+            _SIDES[side(row.against_untrained)],
         )
         for row in rows
     ]
-    header = ("data set", "trained for", "n", "EM", "against cosine", "p", "against untrained")
+    header = ("data set", "trained for", "n", "EM", "against cosine", "p", "against untrained", "interval")
     return Table(f"{title}: exact match", header, lines, names=2)
 
 
@@ -152,25 +217,35 @@ def _pairs(sweep: Sweep) -> Table | None:
             row.scored_by,
             f"{row.n:,}",
             f"{_percent(row.value)}{_interval(row.interval)}",
-            _points(row.against_cosine),
-            _points(row.against_untrained),
+            _difference(row.against_cosine),
+            _difference(row.against_untrained),
+            _SIDES[side(row.against_untrained)],
         )
         for row in sweep.pairs
     ]
-    header = ("data set", "trained for", "scored by", "n", "Spearman", "against cosine", "against untrained")
+    header = (
+        "data set",
+        "trained for",
+        "scored by",
+        "n",
+        "Spearman",
+        "against cosine",
+        "against untrained",
+        "interval",
+    )
     return Table("Sentence pairs", header, lines, names=3)
 
 
 def _label(row: Row) -> str:
-    return f"{UNTRAINED}, by {row.searched_by}" if row.trained_for == UNTRAINED else row.trained_for
+    return _named(row.trained_for, row.searched_by)
+
+
+def _named(trained_for: str, searched_by: str) -> str:
+    return f"{UNTRAINED}, by {searched_by}" if trained_for == UNTRAINED else trained_for
 
 
 def _percent(value: float | None) -> str:
     return NONE if value is None or math.isnan(value) else f"{100 * value:.1f}"
-
-
-def _points(value: float | None) -> str:
-    return NONE if value is None else f"{100 * value:+.1f}"
 
 
 def _signed(value: float) -> str:
@@ -181,7 +256,7 @@ def _interval(interval: Interval | None) -> str:
     return "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
 
 
-def _difference(found: Comparison | None) -> str:
+def _difference(found: Comparison | PairChange | None) -> str:
     if found is None:
         return NONE
     within = "" if found.interval is None else f" [{100 * found.interval[0]:+.1f}, {100 * found.interval[1]:+.1f}]"

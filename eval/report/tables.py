@@ -135,6 +135,7 @@ def answers(systems: Sequence[SystemMetrics]) -> Table | None:
         ("words", lambda own: number(own.answer_words)),
         ("k", lambda own: str(own.k)),
         ("hit@k", lambda own: _at_k(own.hit, own.k)),
+        ("EM at hit", lambda own: with_interval(own.em_at_hit, own.em_at_hit_interval, "EM")),
         ("gold R@k", lambda own: _at_k(own.recall_gold, own.k)),
         ("supp. R@k", lambda own: _at_k(own.recall_supporting, own.k)),
         ("all supp.@k", lambda own: _at_k(own.all_supporting, own.k)),
@@ -248,7 +249,8 @@ def notes(metrics: Metrics) -> list[str]:
     if any(curves_of(own) for own in metrics.systems):
         found.append("hit: an answer string is in a passage; gold, supp. R: share of the marked passages found, all supp.: "
                      "share of questions with every one of them, over the questions that have any; k: passages offered to "
-                     "the reader; dropped: how many of these were left out of prompts for length.")  # fmt: skip
+                     "the reader; dropped: how many of these were left out of prompts for length; EM at hit: EM over the "
+                     "questions of which a passage that the reader was offered holds an answer string.")  # fmt: skip
     if metrics.comparisons:
         found.append(f"Differences from {metrics.comparisons[0].baseline}, paired by question, EM and F1 in points; "
                      "p: two-sided, McNemar's exact test for EM, sign-flip permutation for the rest; p (Holm): corrected "

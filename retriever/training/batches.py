@@ -6,7 +6,7 @@ So a training that was killed goes on exactly where it was, and two trainings un
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.training.crops import CropSettings, crop
+from retriever.training.guard import canonical
 from retriever.training.pairs import TrainingPair
 
 _CROPS = 1
@@ -27,15 +28,25 @@ class Batch:
     Attributes:
         pairs: n of them, no query twice.
         passages: m passages as they are encoded: the n positives in order, then hard negatives.
+        uncropped: The same m as the pairs have them, which says what is the same passage.
     """
 
     pairs: tuple[TrainingPair, ...]
     passages: tuple[Passage, ...]
+    uncropped: tuple[Passage, ...]
 
     @property
     def queries(self) -> list[str]:
         """The n queries."""
         return [pair.query for pair in self.pairs]
+
+
+def one_a_query(pairs: Iterable[TrainingPair]) -> list[TrainingPair]:
+    """The first pair of each query; queries that differ in case or punctuation are one."""
+    first: dict[str, TrainingPair] = {}
+    for pair in pairs:
+        first.setdefault(canonical(pair.query), pair)
+    return list(first.values())
 
 
 class Batches:
@@ -91,13 +102,13 @@ class Batches:
             self._plan_epoch()
         chosen = [self.pairs[position] for position in self._planned[step]]
         random = np.random.default_rng([self._seed, _CROPS, step])
-        positives = [crop(pair.positive, pair.query, pair.answers, self._crops, random) for pair in chosen]
-        negatives = [
-            crop(negative, pair.query, pair.answers, self._crops, random)
-            for pair in chosen
-            for negative in self._negatives(pair, random)
-        ]
-        return Batch(tuple(chosen), (*positives, *negatives))
+        columns = [(pair, pair.positive) for pair in chosen]
+        cropped = [crop(passage, pair.query, pair.answers, self._crops, random) for pair, passage in columns]
+        for pair in chosen:
+            for negative in self._negatives(pair, random):
+                columns.append((pair, negative))
+                cropped.append(crop(negative, pair.query, pair.answers, self._crops, random))
+        return Batch(tuple(chosen), tuple(cropped), tuple(passage for _, passage in columns))
 
     def _negatives(self, pair: TrainingPair, random: np.random.Generator) -> list[Passage]:
         if len(pair.negatives) <= self._hard_negatives:

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retriever.encoder import Encoder, EncoderSpec
 from retriever.errors import RetrieverError
+from retriever.similarity import NAMES, Similarity
 from retriever.training.snapshot import flush
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from retriever.encoder import Encoder
 
 MANIFEST = "magrag.json"
 FORMAT = 1
@@ -67,10 +67,11 @@ def save_checkpoint(
     manifest: CheckpointManifest,
     *,
     adapter: Any = None,
-    merged: bool = False,
     adapter_dtype: str = "float32",
 ) -> None:
-    """Write a checkpoint, in place of one that may be there; a kill leaves the old one, the new one or none.
+    """Write a checkpoint, in place of one that may be there.
+
+    A kill leaves the old one or the new one, if need be beside the folder, whence `restore_checkpoint` takes it back.
 
     Args:
         folder: For a full model, a folder that sentence-transformers loads, its last module the pooling (no Normalize, so
@@ -79,22 +80,43 @@ def save_checkpoint(
         encoder: The model, with the adapter inside where there is one.
         manifest: Goes beside it as magrag.json.
         adapter: What `retriever.training.lora.add_lora` returned; None for a full model.
-        merged: With an adapter: also the full folder with the adapter merged, in `merged` below.
         adapter_dtype: "float32" or "float16", half the size.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    restore_checkpoint(folder)
+    partial = _emptied(folder.with_name(f".{folder.name}.partial"))
     if adapter is None:
         _save_model(partial, encoder.model, encoder, manifest)
     else:
         _save_adapter(partial, adapter, manifest, adapter_dtype)
-        if merged:
-            _save_model(partial / MERGED, _merged(encoder, adapter), encoder, manifest)
     _write_manifest(partial, manifest)
     flush(partial)
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, _aside(folder))
     os.replace(partial, folder)
+    shutil.rmtree(_aside(folder), ignore_errors=True)
+
+
+def restore_checkpoint(folder: Path) -> None:
+    """Put a checkpoint back that `save_checkpoint` had moved aside when it was killed; nothing else happens."""
+    aside = _aside(folder)
+    if aside.is_dir() and folder.exists():
+        shutil.rmtree(aside)
+    elif aside.is_dir():
+        os.replace(aside, folder)
+
+
+def save_merged(folder: Path, encoder: Encoder, adapter: Any) -> None:
+    """Add to an adapter's checkpoint the full folder with the adapter merged, in `merged` below; all else there stays.
+
+    Args:
+        folder: A checkpoint.
+        encoder: With the adapter inside.
+        adapter: With the weights that the checkpoint holds, see `load_adapter`.
+    """
+    partial = _emptied(folder.with_name(f".{folder.name}.{MERGED}.partial"))
+    _save_model(partial, _merged(encoder, adapter), encoder, manifest_of(folder))
+    flush(partial)
+    os.replace(partial, folder / MERGED)
 
 
 def load_adapter(folder: Path, adapter: Any) -> None:
@@ -109,7 +131,7 @@ def read_manifest(folder: Path) -> CheckpointManifest | None:
     """The manifest of a checkpoint; None for a folder that was not made here.
 
     Raises:
-        RetrieverError: There is one, but of another format or damaged.
+        RetrieverError: There is one, but of another format or damaged: no JSON, or fields that are missing or nonsense.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -120,9 +142,51 @@ def read_manifest(folder: Path) -> CheckpointManifest | None:
             raise RetrieverError(
                 f"{path} has format {values.get('format')!r}, this version reads {FORMAT}: train again or use the version that made it"
             )
-        return CheckpointManifest(**values)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise RetrieverError(f"{path} is damaged ({error}); save the checkpoint again") from error
+        manifest = CheckpointManifest(**values)
+        _check(manifest)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        why = f"lacks {error}" if isinstance(error, KeyError) else error
+        raise RetrieverError(f"{path} is damaged ({why}); save the checkpoint again") from error
+    return manifest
+
+
+def manifest_of(folder: Path) -> CheckpointManifest:
+    """The manifest of a training's checkpoint.
+
+    Raises:
+        RetrieverError: There is none, or it is damaged.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise RetrieverError(f"{folder} has lost its manifest; delete the training's folder and train again")
+    return manifest
+
+
+def _check(manifest: CheckpointManifest) -> None:
+    """Raises ValueError, TypeError or KeyError for what no training writes."""
+    if manifest.similarity not in NAMES:
+        raise ValueError(f"similarity is {manifest.similarity!r}")
+    try:
+        EncoderSpec(**manifest.encoder)
+        Similarity(manifest.similarity, manifest.gamma_q, manifest.gamma_d)
+    except RetrieverError as error:
+        raise ValueError(str(error)) from error
+    for name in ("name", "weights"):
+        if not isinstance(manifest.base[name], str):
+            raise TypeError(f"base.{name} is {manifest.base[name]!r}")
+    for name, value in {"scale": manifest.scale, "step": manifest.step, **manifest.dev}.items():
+        if not isinstance(value, int | float):
+            raise TypeError(f"{name} is {value!r}")
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _write_manifest(folder: Path, manifest: CheckpointManifest) -> None:

@@ -8,15 +8,22 @@ process all of this does nothing, so that a training loop is written once. `torc
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
 from retriever.errors import RetrieverError
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(days=1)
+"""How long a process waits for the others. The first one mines and scores alone, which torch's ten minutes do not cover; one
+that dies is noticed by torchrun all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,11 @@ def world() -> World:
     if not _is_distributed():
         return World(0, 1)
     return World(dist.get_rank(), dist.get_world_size())
+
+
+def started_first() -> bool:
+    """Whether torchrun started this process as the first, or did not start it; true to the end, unlike `world`."""
+    return "WORLD_SIZE" not in os.environ or os.environ.get("RANK") == "0"
 
 
 def init_from_environment(device: str = "auto") -> World:
@@ -71,9 +83,9 @@ def init_from_environment(device: str = "auto") -> World:
                 f"one GPU a process is needed, got {gpus} for process {local + 1}; lower --nproc-per-node"
             )
         torch.cuda.set_device(local)
-        dist.init_process_group("nccl")
+        dist.init_process_group("nccl", timeout=PATIENCE)
     else:
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", timeout=PATIENCE)
     return world()
 
 
@@ -81,6 +93,21 @@ def close() -> None:
     """Leave the other processes."""
     if _is_distributed():
         dist.destroy_process_group()
+
+
+def wait_for_all() -> None:
+    """Until every process is here."""
+    if world().size > 1:
+        dist.barrier()
+
+
+def from_first(compute: Callable[[], T]) -> T:
+    """What the first process computes, in all of them; only there `compute` is called."""
+    if world().size == 1:
+        return compute()
+    box: list[Any] = [compute() if world().is_first else None]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
 
 
 def gather(tensor: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -9,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from retriever.errors import RetrieverError
 from retriever.passages import Passage
+from retriever.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from retriever.encoder import Encoder
+
+
+_LIKE = 0.8
+"""Texts are padded to no more than 1 / 0.8 of their length, unless a forward pass would then have little to do."""
+_LEAST = 1 / 8
+"""What little is: this share of the padded tokens that a forward pass may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,22 @@ class Texts:
     inverse: np.ndarray
 
 
+def check_lengths(encoder: Encoder, settings: TrainingSettings) -> None:
+    """Refuse lengths that the model has no positions for, before anything is computed.
+
+    Raises:
+        RetrieverError: Names the length, in the training or for development scores.
+    """
+    limit = encoder.positions
+    for where, lengths in (("training", settings), ("encoder", encoder.spec)):
+        for side in ("query_max_tokens", "passage_max_tokens"):
+            tokens = getattr(lengths, side)
+            if limit is not None and tokens > limit:
+                raise RetrieverError(
+                    f"{where}.{side} is {tokens}, but {encoder.name} has positions for {limit} tokens; lower it"
+                )
+
+
 class Forward:
     """An encoder's training side: what `Encoder` computes, with gradients.
 
@@ -50,12 +75,11 @@ class Forward:
 
     def queries(self, queries: Sequence[str], max_tokens: int) -> Texts:
         """Tokenise queries, with the encoder's prefix."""
-        return self._tokenise([self.encoder.spec.query_prefix + query for query in queries], max_tokens)
+        return self._tokenise(self.encoder.query_texts(queries), max_tokens)
 
     def passages(self, passages: Sequence[Passage], max_tokens: int) -> Texts:
-        """Tokenise passages as the encoder does: prefix, title, text."""
-        prefix = self.encoder.spec.passage_prefix
-        return self._tokenise([prefix + f"{p.title} {p.text}".strip() for p in passages], max_tokens)
+        """Tokenise passages, with prefix and title."""
+        return self._tokenise(self.encoder.passage_texts(passages), max_tokens)
 
     def chunks(self, texts: Texts, size: int) -> list[Callable[[], Tensor]]:
         """Functions that each encode up to `size` texts (0: all of them), longest first; together in `texts.order`."""
@@ -90,7 +114,12 @@ class Forward:
         """Rows of like length that fit the budget together; the first of a part is its longest."""
         start = 0
         while start < len(rows):
-            size = max(1, self._tokens_per_batch // int(texts.lengths[rows[start]]))
+            lengths = texts.lengths[rows[start:]]
+            fitting = max(1, self._tokens_per_batch // int(lengths[0]))
+            # Crops are of all lengths: padded to the longest alone, a third of what is computed would be padding.
+            like = int(np.count_nonzero(lengths >= _LIKE * lengths[0]))
+            worthwhile = math.ceil(_LEAST * self._tokens_per_batch / int(lengths[0]))
+            size = min(fitting, max(like, worthwhile))
             yield rows[start : start + size]
             start += size
 

@@ -70,8 +70,8 @@ class MiningReport:
         pairs: All there were.
         given: Negatives that the pairs had already, and kept.
         mined: Negatives that were added.
-        dropped: Candidates left out, by reason: "positive" (of the query, by id or text), "rank" (`skip`), "margin",
-            "answer", "repeated" (the text is among the pair's negatives already).
+        dropped: Candidates left out, by reason: "positive" (of the query, by id or text), "reserved", "rank" (`skip`),
+            "margin", "answer", "repeated" (the text is among the pair's negatives already).
         short: Pairs that have fewer negatives than were wanted.
         bare: Those of them that have none.
         unanswered: Pairs without answers, whose negatives no answer filter could check.
@@ -106,6 +106,7 @@ class MiningReport:
 
 _REASONS = {
     "positive": "a positive",
+    "reserved": "held out",
     "rank": "in the ranks skipped",
     "margin": "too near the positive's score",
     "answer": "holds an answer",
@@ -120,6 +121,7 @@ def mine(
     progress: Progress | None = None,
     *,
     known: Mapping[str, frozenset[str]] | None = None,
+    reserved: Iterable[Passage] = (),
 ) -> tuple[list[TrainingPair], MiningReport]:
     """Fill up the negatives of pairs from a retriever's ranking, under its own similarity.
 
@@ -131,6 +133,7 @@ def mine(
         settings: How many, and what is left out.
         progress: Told of (pairs done, all pairs).
         known: Positives of queries, see `retriever.training.masking.known_positives`; those of `pairs` when None.
+        reserved: Passages that must not become negatives of any pair, by id or text.
 
     Returns:
         The pairs with up to `settings.negatives` negatives each, and what was left out.
@@ -139,6 +142,7 @@ def mine(
         RetrieverError: The retriever cannot rank them.
     """
     known = known_positives(pairs) if known is None else known
+    closed = frozenset(key for passage in reserved for key in passage_keys(passage))
     report = MiningReport(pairs=len(pairs))
     mined: list[TrainingPair] = []
     for start in range(0, len(pairs), settings.batch_size):
@@ -149,7 +153,7 @@ def mine(
             own = (
                 pair
                 if len(pair.negatives) >= settings.negatives
-                else _mined(pair, next(rankings), settings, known, report)
+                else _mined(pair, next(rankings), settings, known, closed, report)
             )
             _count(own, pair, settings, report)
             mined.append(own)
@@ -176,6 +180,7 @@ def _mined(
     hits: Sequence[Hit],
     settings: MiningSettings,
     known: Mapping[str, frozenset[str]],
+    closed: frozenset[str],
     report: MiningReport,
 ) -> TrainingPair:
     own = frozenset(passage_keys(pair.positive))
@@ -192,6 +197,8 @@ def _mined(
         reason = ""
         if not positives.isdisjoint(keys):
             reason = "positive"
+        elif not closed.isdisjoint(keys):
+            reason = "reserved"
         elif hit.rank <= settings.skip:
             reason = "rank"
         elif hit.score > highest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from retriever.errors import RetrieverError
 from retriever.similarity import COSINE, Similarity
@@ -68,7 +69,7 @@ class TrainingSettings:
     """
 
     similarity: Similarity = COSINE
-    scale: str = "fixed"
+    scale: Literal["fixed", "matched"] = "fixed"
     alpha: float = 20.0
     steps: int = 0
     epochs: float = 1.0
@@ -87,7 +88,7 @@ class TrainingSettings:
     anchor: float = 0.0
     lora: LoraSettings | None = None
     dropout: bool = True
-    precision: str = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"
     query_max_tokens: int = 64
     passage_max_tokens: int = 256
     seed: int = 0
@@ -100,6 +101,8 @@ class TrainingSettings:
             raise RetrieverError(f"scale must be fixed or matched, got {self.scale!r}")
         if self.precision not in ("float32", "bfloat16"):
             raise RetrieverError(f"precision must be float32 or bfloat16, got {self.precision!r}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise RetrieverError(f"betas must be at least 0 and below 1, got {self.betas[0]} and {self.betas[1]}")
         for name, least in (("steps", 0), ("chunk_size", 0), ("batch_size", 2), ("tokens_per_batch", 1)):
             if getattr(self, name) < least:
                 raise RetrieverError(f"{name} must be at least {least}, got {getattr(self, name)}")

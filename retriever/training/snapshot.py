@@ -70,10 +70,6 @@ def save(
     save_file(_moments(parameters, optimizer), partial / _OPTIMIZER)
     (partial / _PROGRESS).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
     flush(partial)
-    # A snapshot of the same step is there when its training was done again from an earlier one.
-    earlier = folder / f"{target.name}.old"
-    if target.exists():
-        os.replace(target, earlier)
     os.replace(partial, target)
     for other in folder.iterdir():
         if other != target:
@@ -85,12 +81,7 @@ def find(folder: Path) -> Path | None:
     if not folder.is_dir():
         return None
     whole = [path for path in folder.iterdir() if path.is_dir() and not path.name.endswith(_PARTIAL)]
-    return max(whole, key=lambda path: (path.name[:8], not path.name.endswith(".old")), default=None)
-
-
-def load_progress(snapshot: Path) -> Progress:
-    """Its numbers."""
-    return Progress(**json.loads((snapshot / _PROGRESS).read_text(encoding="utf-8")))
+    return max(whole, key=lambda path: path.name, default=None)
 
 
 def load(snapshot: Path, parameters: Mapping[str, Parameter], optimizer: torch.optim.Optimizer) -> Progress:
@@ -110,7 +101,7 @@ def load(snapshot: Path, parameters: Mapping[str, Parameter], optimizer: torch.o
                     state[key] = value if key == "step" else value.to(parameter.device)
             if state:
                 optimizer.state[parameter] = state
-    return load_progress(snapshot)
+    return Progress(**json.loads((snapshot / _PROGRESS).read_text(encoding="utf-8")))
 
 
 def flush(folder: Path) -> None:

@@ -17,14 +17,23 @@ import numpy as np
 from retriever.errors import RetrieverError
 from retriever.similarity import Similarity
 from retriever.training import snapshot
-from retriever.training.batches import Batch, Batches
-from retriever.training.checkpoint import MERGED, CheckpointManifest, load_adapter, read_manifest, save_checkpoint
+from retriever.training.batches import Batch, Batches, one_a_query
+from retriever.training.checkpoint import (
+    MERGED,
+    CheckpointManifest,
+    load_adapter,
+    manifest_of,
+    restore_checkpoint,
+    save_checkpoint,
+    save_merged,
+)
 from retriever.training.figures import FigureLog, norm_figures
-from retriever.training.forward import Forward, Texts
-from retriever.training.masking import false_negatives, known_positives
+from retriever.training.forward import Forward, check_lengths
+from retriever.training.masking import known_positives
 from retriever.training.optim import make_optimizer, rate_factor, set_rates
 from retriever.training.pairs import TrainingPair, data_hash
 from retriever.training.settings import TrainingSettings
+from retriever.training.share import Share, share_of
 from retriever.training.teacher import make_teacher
 
 if TYPE_CHECKING:
@@ -52,7 +61,7 @@ class TrainingResult:
         steps: Updates done.
         best_step: Updates that the best checkpoint had.
         best: Its development scores; {} without any.
-        stopped_early: Whether patience ran out.
+        stopped_early: Whether patience ran out before the last step.
         similarity: With the γ of the best checkpoint.
         scale: Factor of the scores.
     """
@@ -75,14 +84,16 @@ class Trainer:
         settings: The recipe.
         folder: For log.csv, state and best; one that a killed training left is continued.
         dev: Scores the encoder; None keeps the last weights as the best.
-        held_out: Pairs outside the training, one batch of which matches the scale; the first training batch where empty.
+        held_out: Pairs outside the training. One a query, up to a batch, with their hard negatives where the settings ask
+            for some, match the scale; the first training batch where they are fewer than two a process.
         adapter: What `add_lora` put into the encoder; None trains all weights.
         adapter_dtype: How the best adapter is stored.
         report: Told of each step.
         log: Told, in a line, of anything else.
 
     Raises:
-        RetrieverError: The batch cannot be split among the processes, or the pairs don't fit the batch size.
+        RetrieverError: The batch cannot be split among the processes, the pairs don't fit the batch size, or the model has
+            no positions for the longest texts.
     """
 
     def __init__(
@@ -102,6 +113,7 @@ class Trainer:
         from retriever.training.distributed import world
         from retriever.training.loss import ContrastiveLoss
 
+        check_lengths(encoder, settings)
         self.encoder, self.settings, self.folder = encoder, settings, folder
         self.steps = settings.total_steps(len(pairs))
         self._world = world()
@@ -115,6 +127,8 @@ class Trainer:
         self._dev, self._report, self._log = dev, report, log or (lambda line: None)
         self._adapter, self._adapter_dtype = adapter, adapter_dtype
         self._data_hash = data_hash(pairs)
+        if adapter is None:
+            encoder.model.requires_grad_(True)  # PEFT leaves weights frozen that an adapter was merged into
         self._forward = Forward(encoder, tokens_per_batch=settings.tokens_per_batch, precision=settings.precision)
         self._loss = ContrastiveLoss(settings.similarity, settings.alpha).to(encoder.device)
         self._teacher = make_teacher(encoder, adapter, settings) if settings.anchor else None
@@ -134,7 +148,16 @@ class Trainer:
         self._figures = FigureLog(folder)
 
     def run(self) -> TrainingResult:
-        """Train to the end, from where the folder's snapshot is."""
+        """Train to the end, from where the folder's snapshot is.
+
+        Raises:
+            RetrieverError: A gradient is not finite, or the best checkpoint of an earlier start is damaged.
+        """
+        from retriever.training.distributed import wait_for_all
+
+        if self._world.is_first:
+            restore_checkpoint(self.folder / BEST)
+        wait_for_all()
         state = snapshot.find(self.folder / STATE)
         if state is None:
             self._begin()
@@ -171,24 +194,25 @@ class Trainer:
     def _resume(self, state: Path) -> None:
         self._progress = snapshot.load(state, self._parameters, self._optimizer)
         self._loss.scale = self._progress.scale
+        if self._progress.best_step >= 0:
+            manifest_of(self.folder / BEST)  # a lost one should not be found out hours later
         self._log(f"continuing after step {self._progress.step} of {self.steps}")
         if self._world.is_first:
             self._figures.go_on(self._progress.step)
 
     def _finish(self) -> TrainingResult:
         """Whatever is missing is written, so that a training killed here is finished by the same command too."""
+        from retriever.training.distributed import wait_for_all
+
         best = self.folder / BEST
         if self._world.is_first:
             if self._progress.best_step < 0:
                 self._save_best({})
             if self._adapter is not None and not (best / MERGED).is_dir():
                 load_adapter(best, self._adapter)
-                manifest = _manifest_of(best)
-                save_checkpoint(
-                    best, self.encoder, manifest, adapter=self._adapter, merged=True, adapter_dtype=self._adapter_dtype
-                )
+                save_merged(best, self.encoder, self._adapter)
         wait_for_all()
-        manifest = _manifest_of(best)
+        manifest = manifest_of(best)
         return TrainingResult(
             best,
             self._progress.step,
@@ -210,7 +234,7 @@ class Trainer:
 
         started = time.perf_counter()
         settings = self.settings
-        side = self._side(self._batches.at(step))
+        share = self._share(self._batches.at(step))
         self.encoder.model.train(settings.dropout)
         # Processes draw different dropout, the same process the same one when a step is done again.
         torch.manual_seed(np.random.default_rng([settings.seed, step, self._world.rank]).integers(2**62))
@@ -220,11 +244,11 @@ class Trainer:
         figures: dict[str, float] = {}
 
         def loss(queries: Tensor, passages: Tensor) -> Tensor:
-            return self._value(side, queries, passages, figures)
+            return self._value(share, queries, passages, figures)
 
         value = backward(
-            self._forward.chunks(side.queries, settings.chunk_size),
-            self._forward.chunks(side.passages, settings.chunk_size),
+            self._forward.chunks(share.queries, settings.chunk_size),
+            self._forward.chunks(share.passages, settings.chunk_size),
             loss,
         )
         average_gradients(self._parameters.values())
@@ -235,7 +259,7 @@ class Trainer:
                 f"the gradient of step {step + 1} is not finite; lower learning_rate or alpha, or use scale matched"
             )
         self._optimizer.step()
-        tokens = int(side.queries.lengths.sum() + side.passages.lengths.sum())
+        tokens = int(share.queries.lengths.sum() + share.passages.lengths.sum())
         return {
             "step": step + 1,
             "loss": float(value),
@@ -247,7 +271,7 @@ class Trainer:
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
 
-    def _value(self, side: _Side, queries: Tensor, passages: Tensor, figures: dict[str, float]) -> Tensor:
+    def _value(self, share: Share, queries: Tensor, passages: Tensor, figures: dict[str, float]) -> Tensor:
         """The loss of this process's queries against everyone's passages."""
         import torch
 
@@ -255,34 +279,22 @@ class Trainer:
         from retriever.training.loss import anchor_loss
 
         device = queries.device
-        queries = queries[torch.from_numpy(side.queries.inverse).to(device)]
-        own = passages[torch.from_numpy(side.passages.inverse).to(device)]
+        queries = queries[torch.from_numpy(share.queries.inverse).to(device)]
+        own = passages[torch.from_numpy(share.passages.inverse).to(device)]
         passages = gather(own)
-        excluded = side.excluded.to(device)
-        value = self._loss(queries, passages, side.targets.to(device), excluded)
+        excluded = share.excluded.to(device)
+        value = self._loss(queries, passages, share.targets.to(device), excluded)
         if self._teacher is not None:
-            teacher_queries, teacher_passages = self._teacher(self._forward, side.queries, side.passages)
+            teacher_queries, teacher_passages = self._teacher(self._forward, share.queries, share.passages)
             value = value + self.settings.anchor * anchor_loss(
                 queries, passages, teacher_queries, gather(teacher_passages), self._loss, excluded
             )
-        figures.update(norm_figures(own.detach().float().norm(dim=-1).cpu().numpy(), side.passages.lengths))
+        figures.update(norm_figures(own.detach().float().norm(dim=-1).cpu().numpy(), share.passages.lengths))
         figures["entropy"] = self._loss.entropy(queries.detach(), passages.detach(), excluded)
         return value
 
-    def _side(self, batch: Batch) -> _Side:
-        """This process's share of a batch: its queries and its passages, each a stretch of the whole."""
-        import torch
-
-        rank, size = self._world.rank, self._world.size
-        rows = np.array_split(np.arange(len(batch.pairs)), size)[rank]
-        columns = np.array_split(np.arange(len(batch.passages)), size)[rank]
-        excluded = false_negatives(batch.pairs, batch.passages, self._known)[rows]
-        return _Side(
-            self._forward.queries([batch.queries[row] for row in rows], self.settings.query_max_tokens),
-            self._forward.passages([batch.passages[column] for column in columns], self.settings.passage_max_tokens),
-            torch.from_numpy(rows),
-            torch.from_numpy(excluded),
-        )
+    def _share(self, batch: Batch) -> Share:
+        return share_of(batch, self._forward, self.settings, self._known, self._world)
 
     # --- what is known of the encoder now ----------------------------------------------------------------------------
 
@@ -291,27 +303,29 @@ class Trainer:
         from retriever.training.distributed import gather
         from retriever.training.loss import matched_scale
 
-        queries = {pair.query for pair in self._held_out}
-        size = min(self.settings.batch_size, len(queries))
-        batches = self._make_batches(self._held_out, size) if size >= self._world.size * 2 else self._batches
-        side = self._side(batches.at(0))
+        own = one_a_query(self._held_out)
+        size = min(self.settings.batch_size, len(own))
+        batches = self._make_batches(own, size) if size >= self._world.size * 2 else self._batches
+        share = self._share(batches.at(0))
         self.encoder.model.eval()
         # All processes need the same figure, so each looks at the whole batch.
         return matched_scale(
-            gather(self._forward.vectors(side.queries)),
-            gather(self._forward.vectors(side.passages)),
+            gather(self._forward.vectors(share.queries)),
+            gather(self._forward.vectors(share.passages)),
             self.settings.similarity,
-            gather(side.excluded.byte().to(self.encoder.device)).bool(),
+            gather(share.excluded.byte().to(self.encoder.device)).bool(),
             reference=self.settings.alpha,
         )
 
     def _scores(self) -> dict[str, float]:
         """Development scores, the same in all processes; {} without any."""
+        from retriever.training.distributed import from_first
+
         dev = self._dev
         if dev is None:
             return {}
         self.encoder.model.eval()
-        return _from_first(lambda: dict(dev(self.encoder, self._loss.current)))
+        return from_first(lambda: dict(dev(self.encoder, self._loss.current)))
 
     def _evaluate(self) -> dict[str, float]:
         scores = self._scores()
@@ -325,7 +339,8 @@ class Trainer:
                 self._save_best(scores)
         else:
             worse = progress.worse + 1
-            self._progress = replace(progress, worse=worse, stopped=0 < self.settings.patience <= worse)
+            stopped = 0 < self.settings.patience <= worse and progress.step < self.steps
+            self._progress = replace(progress, worse=worse, stopped=stopped)
         return scores
 
     def _gammas(self) -> dict[str, float]:
@@ -374,50 +389,3 @@ class Trainer:
             note=note,
         )
         save_checkpoint(self.folder / BEST, encoder, manifest, adapter=self._adapter, adapter_dtype=self._adapter_dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """A process's share of one batch.
-
-    Attributes:
-        queries: n of them.
-        passages: Its stretch of the m passages.
-        targets: [n] long; positives stand first, in the order of all queries.
-        excluded: [n, m] bool.
-    """
-
-    queries: Texts
-    passages: Texts
-    targets: Tensor
-    excluded: Tensor
-
-
-def _from_first(compute: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """What the first process computes, in all of them."""
-    from torch import distributed
-
-    from retriever.training.distributed import world
-
-    if world().size == 1:
-        return compute()
-    box = [compute() if world().is_first else {}]
-    distributed.broadcast_object_list(box, src=0)
-    return box[0]
-
-
-def wait_for_all() -> None:
-    """Until every process is here."""
-    from torch import distributed
-
-    from retriever.training.distributed import world
-
-    if world().size > 1:
-        distributed.barrier()
-
-
-def _manifest_of(best: Path) -> CheckpointManifest:
-    manifest = read_manifest(best)
-    if manifest is None:
-        raise RetrieverError(f"{best} has lost its manifest; delete the training's folder and train again")
-    return manifest
