@@ -13,14 +13,12 @@ from statistics import fmean
 import numpy as np
 import numpy.typing as npt
 
-from eval.data.pairs import RESAMPLES, spearman
+from eval.data.pairs import RESAMPLES, draws, rank_correlations, spearman
 from eval.errors import EvalError
 from eval.significance import LEVEL
 
 SYSTEMS = ("cosine", "dot")
 """The similarities that treat both sides of a pair alike and have no parameter to choose."""
-
-_DRAWS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,25 +138,13 @@ def _change(own: _Found, other: _Found | None) -> PairChange | None:
 
 def _resampled(scores: Sequence[Sequence[float]], golds: Sequence[float], seed: int) -> npt.NDArray[np.float64]:
     """[RESAMPLES] means over seeds of the correlation; nan where one of a resample's columns is constant."""
-    n, rng = len(golds), np.random.default_rng(seed)
     columns = [np.asarray(own, dtype=np.float64) for own in scores]
-    gold, found = np.asarray(golds, dtype=np.float64), []
-    at_once = max(1, _DRAWS_AT_ONCE // n)
-    for start in range(0, RESAMPLES, at_once):
-        drawn = rng.integers(0, n, size=(min(at_once, RESAMPLES - start), n), dtype=np.int32)
-        ranked = _ranks(gold[drawn])
-        found.append(np.mean([(_ranks(column[drawn]) * ranked).sum(axis=1) for column in columns], axis=0))
+    gold = np.asarray(golds, dtype=np.float64)
+    found = [
+        np.mean([rank_correlations(column[drawn], gold[drawn]) for column in columns], axis=0)
+        for drawn in draws(len(golds), seed, RESAMPLES)
+    ]
     return np.concatenate(found)
-
-
-def _ranks(table: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The ranks in each row, ties at their mean, centred and of length 1; nan where a row is constant."""
-    from scipy.stats import rankdata  # type: ignore[import-untyped]
-
-    ranks: npt.NDArray[np.float64] = rankdata(table, axis=1) - (table.shape[1] + 1) / 2
-    with np.errstate(invalid="ignore"):
-        ranks /= np.sqrt((ranks * ranks).sum(axis=1, keepdims=True))
-    return ranks
 
 
 def _interval(values: npt.NDArray[np.float64] | None) -> tuple[float, float] | None:

@@ -93,7 +93,7 @@ def corpus_of(examples: Sequence[ReaderExample]) -> list[Passage]:
 def make_contexts(
     examples: Sequence[ReaderExample], rank: Rank, settings: ContextSettings, prompt: PromptSettings
 ) -> list[SharedContext]:
-    """Gather the questions over contexts; every passage of the examples stands in one context at least.
+    """Gather the questions over contexts, so that every passage of a question that is not left out is shown once at least.
 
     Args:
         examples: The training questions.
@@ -114,20 +114,21 @@ def make_contexts(
     used: set[str] = set()
     contexts: list[SharedContext] = []
     for seed in order:
-        own = [passage.id for passage in seed.passages]
-        if used.issuperset(own):
+        needed = [passage.id for passage in seed.passages]
+        if used.issuperset(needed):
             continue
-        size = max(draw.choice(settings.sizes), len(own))
-        near = [id for id in found[seed.question] if id in passages and id not in own]
+        size = max(draw.choice(settings.sizes), len(needed))
+        near = [id for id in found[seed.question] if id in passages and id not in needed]
         # Fresh ones first, so that the questions are spread over contexts; the nearest of all where they run out.
-        chosen = own + ([id for id in near if id not in used] + [id for id in near if id in used])[: size - len(own)]
+        fresh, seen = [id for id in near if id not in used], [id for id in near if id in used]
+        chosen = needed + (fresh + seen)[: size - len(needed)]
         used.update(chosen)
         held = set(chosen)
-        candidates = [own for id in chosen for own in asked[id] if held.issuperset(p.id for p in own.passages)]
-        others = {own.question: own for own in draw.sample(candidates, len(candidates))}
+        candidates = [one for id in chosen for one in asked[id] if held.issuperset(p.id for p in one.passages)]
+        others = {one.question: one for one in draw.sample(candidates, len(candidates))}
         here = list({seed.question: seed, **others}.values())[: settings.questions]
         shown = [
-            _window(passages[id], [own for own in here if id in {p.id for p in own.passages}], settings, draw)
+            _window(passages[id], [one for one in here if id in {p.id for p in one.passages}], settings, draw)
             for id in chosen
         ]
         draw.shuffle(shown)

@@ -22,7 +22,6 @@ from rag_app.sweep_stages import stages
 from rag_app.train_config import TrainConfig
 from retriever.shards import write_atomically
 from retriever.similarity import NAMES
-from retriever.training.checkpoint import MERGED
 from retriever.training.trainer import TrainingResult
 
 if TYPE_CHECKING:
@@ -88,7 +87,11 @@ def sweep(
         compared = Sweep(list(in_domain), facts, made=made)
     else:
         start = Candidate(UNTRAINED, 0, config.encoder)
-        candidates = [start, *(_candidate(own, result, first=own.seed == seeds[0]) for own, result in found)]
+        trainings = [
+            Candidate(own.similarity, own.seed, own.trained_encoder(result.folder), own.seed == seeds[0])
+            for own, result in found
+        ]
+        candidates = [start, *trainings]
         untrained, *trained = evaluate_all(plan, candidates, out / EVALUATIONS, log, progress, command)
         order = {name: place for place, name in enumerate(similarities)}
         trained.sort(key=lambda one: order[one.trained_for])  # stable: seeds keep theirs
@@ -111,18 +114,6 @@ def _check(similarities: Sequence[str], seeds: Sequence[int]) -> None:
     for what, values in (("--similarities", similarities), ("--seeds", seeds)):
         if not values or len(set(values)) < len(values):
             raise ConfigError(f"{what} must name one or more, each once")
-
-
-def _candidate(config: TrainConfig, result: TrainingResult, *, first: bool) -> Candidate:
-    """A trained encoder as [encoders.NAME] would describe it."""
-    encoder, best = config.encoder, result.folder
-    changes: dict[str, Any] = {"trained_for": None}  # the checkpoint says it
-    if config.lora.rank and not encoder.adapter:
-        changes["adapter"] = str(best)
-    else:
-        # An adapter over an adapter is taken merged, for an encoder takes one.
-        changes |= {"model": str(best / MERGED if config.lora.rank else best), "adapter": ""}
-    return Candidate(config.similarity, config.seed, encoder.model_copy(update=changes), first)
 
 
 def _facts(config: TrainConfig, result: TrainingResult, out: Path) -> dict[str, Any]:

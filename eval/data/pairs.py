@@ -112,10 +112,10 @@ def spearman(
     for name, column in zip(("scores", "golds"), table, strict=True):
         if column.min() == column.max():
             raise EvalError(f"all {n:,} {name} are {column[0]:g}: what is constant has no rank correlation")
-    value = float(_rank_correlations(*(column[None] for column in table))[0])
+    value = float(rank_correlations(*(column[None] for column in table))[0])
     if n < 3:
         return Correlation(value, None, n)
-    found = [_rank_correlations(*(column[drawn] for column in table)) for drawn in _draws(n, seed, resamples)]
+    found = [rank_correlations(*(column[drawn] for column in table)) for drawn in draws(n, seed, resamples)]
     return Correlation(value, _interval(found, level), n)
 
 
@@ -146,13 +146,13 @@ def spearman_difference(
         return Correlation(own.value - other.value, None, own.n)
     columns = [np.asarray(values, dtype=np.float64) for values in (scores, baseline, golds)]
     found = []
-    for drawn in _draws(own.n, seed, resamples):
+    for drawn in draws(own.n, seed, resamples):
         a, b, gold = (column[drawn] for column in columns)
-        found.append(_rank_correlations(a, gold) - _rank_correlations(b, gold))
+        found.append(rank_correlations(a, gold) - rank_correlations(b, gold))
     return Correlation(own.value - other.value, _interval(found, level), own.n)
 
 
-def _draws(n: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int32]]:
+def draws(n: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int32]]:
     """[m, n] positions of n pairs drawn with replacement, in blocks of bounded size, `resamples` rows in all."""
     rng = np.random.default_rng(seed)
     at_once = max(1, _DRAWS_AT_ONCE // n)
@@ -168,7 +168,7 @@ def _interval(found: Sequence[npt.NDArray[np.float64]], level: float) -> tuple[f
     return float(low), float(high)
 
 
-def _rank_correlations(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def rank_correlations(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """[m] Pearson's correlation of the ranks, for each row of two [m, n] tables; nan where a row is constant."""
     from scipy.stats import rankdata  # type: ignore[import-untyped]
 
