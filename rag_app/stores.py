@@ -23,7 +23,7 @@ from retriever.corpora import Corpus, read_corpus
 from retriever.dense import DenseRetriever
 from retriever.encoder import Encoder, EncoderSpec, load_encoder, spec_from_preset
 from retriever.fusion import HybridRetriever
-from retriever.index import Index
+from retriever.index import MANIFEST, Index
 from retriever.iterative import IterativeRetriever
 from retriever.lexical import BM25Retriever, BM25Settings
 from retriever.rerank import Reranker, RerankRetriever, load_reranker
@@ -85,7 +85,12 @@ class Stores:
         if encoder_name not in self._indexes:
             if self.config.index.path:
                 folder = Path(self.config.index.path).expanduser()
-                own = folder / encoder_name
+                own, others = folder / encoder_name, indexes_in(folder)
+                if others and not own.is_dir():
+                    raise ConfigError(
+                        f"{folder} has no index of encoder {encoder_name} (of {', '.join(others)}); "
+                        f"`magrag index CORPUS {folder} --encoder {encoder_name}` adds it"
+                    )
                 self._indexes[encoder_name] = Index(own if own.is_dir() else folder)
             else:
                 self._indexes[encoder_name] = self._cached_index(encoder_name)
@@ -150,6 +155,13 @@ class Stores:
 def _given(**settings: Any) -> dict[str, Any]:
     """Those that are set; a retriever's own defaults stand for the others."""
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def indexes_in(folder: Path) -> list[str]:
+    """Names of the encoders that have an index each inside this folder; [] where it is an index itself, or not there."""
+    if (folder / MANIFEST).is_file():
+        return []
+    return sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
 
 
 def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from rag_app.cli import app
 from rag_app.config import load_config
+from rag_app.errors import ConfigError
 from rag_app.stores import Stores
 from retriever.errors import RetrieverError
 from tests.tiny_encoder import write_tiny_model
@@ -64,3 +65,18 @@ def test_one_encoder_may_be_named(config: Path, tmp_path: Path) -> None:
     assert stores.retriever("cosine").index.folder == out
     with pytest.raises(RetrieverError, match="passage_max_tokens"):
         stores.retriever("qnorm")
+
+
+def test_an_encoder_that_a_folder_lacks_is_told_and_can_be_added(config: Path, tmp_path: Path) -> None:
+    out, more = tmp_path / "out", tmp_path / "more.toml"
+    with_dot = '[encoders.c]\nmodel = "%s"\n[retrievers.dot]\nencoder = "c"\nkind = "dense"\n' % (tmp_path / "bert")
+    more.write_text(config.read_text() + with_dot)
+    command = ["index", str(tmp_path / "corpus.jsonl"), str(out), "--config", str(more)]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    stores = Stores(load_config(more, [f'index.path="{out}"'], {}), lambda line: None)
+    with pytest.raises(
+        ConfigError, match=r"no index of encoder c \(of a, b\); `magrag index CORPUS .*out --encoder c` adds"
+    ):
+        stores.retriever("dot")
+    assert CliRunner().invoke(app, [*command, "--encoder", "c"]).exit_code == 0
+    assert stores.retriever("dot").index.folder == out / "c"
