@@ -9,3 +9,7 @@ class EvalError(Exception):
 
 class UsageError(EvalError):
     """An EvalError about an option of the command rather than a file: the command line ends with status 2."""
+
+
+class Stopped(EvalError):
+    """Somebody asked a run to stop, and it did between two batches; the same run started again goes on."""

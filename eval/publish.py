@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from eval.data.jsonl import parse_object
 from eval.data.pairs import RESAMPLES as PAIR_RESAMPLES
 from eval.data.trec import write_qrels, write_run
+from eval.errors import EvalError
 from eval.folder import RunFolder
 from eval.report.html import html_report
 from eval.report.text import markdown_report, text_table
@@ -38,6 +40,15 @@ def publish(folder: RunFolder) -> tuple[Metrics, str]:
     folder.write(HTML, html_report(view, metrics))
     _write_trec(view)
     return metrics, text_table(metrics)
+
+
+def figures(view: RunView) -> Metrics:
+    """The figures of a run: those that lie in its folder, else as `measure`."""
+    try:
+        return Metrics.from_json(parse_object((view.path / METRICS).read_bytes(), METRICS))
+    except (OSError, EvalError, KeyError, TypeError, AttributeError):
+        # Not finished, or written by another version.
+        return measure(view)
 
 
 def measure(view: RunView) -> Metrics:

@@ -23,7 +23,7 @@ from eval.base import Answerer, RankedPassage, Record
 from eval.data.datasets import Question, content_hash
 from eval.data.sources import DataSet, PairSet
 from eval.environment import describe_environment
-from eval.errors import EvalError, UsageError
+from eval.errors import EvalError, Stopped, UsageError
 from eval.folder import RunFolder, differences
 from eval.metrics import get_rule, has_answer
 from eval.publish import publish
@@ -49,6 +49,7 @@ from eval.view import (
 )
 
 Progress = Callable[[int, int | None], None]
+Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def run_evaluation(
     progress: Progress | None = None,
     on_message: Callable[[str], None] | None = None,
     retry_errors: bool = False,
+    stop: Stop = lambda: False,
 ) -> RunResult:
     """Ask every system every question, store the answers, score them and write the reports.
 
@@ -111,8 +113,10 @@ def run_evaluation(
         progress: Called with (answers there are, answers there will be) at the start and after each one.
         on_message: Called with a line for people, now and then.
         retry_errors: Ask again the questions for which an earlier start stored an error.
+        stop: Asked before each batch; where it says yes, the run ends there, to be resumed by another start.
 
     Raises:
+        Stopped: `stop` said yes.
         EvalError: Nothing to do, names or ids twice, an unknown measure, a folder of something else (`RunFolder`), or a
             system that breaks its contract. Whatever a system raises is passed on; the answers so far are kept.
     """
@@ -154,12 +158,12 @@ def run_evaluation(
             progress(kept, total)
         try:
             for system, dataset in work:
-                for record, question in _answers(system, dataset, folder, batch_size, say):
+                for record, question in _answers(system, dataset, folder, batch_size, say, stop):
                     folder.append(_row(system.name, record, question, dataset.rule))
                     if progress is not None:
                         progress(len(folder.rows), total)
             if recheck and not (folder.path / RECHECK).exists():
-                folder.write(RECHECK, stored_list(_recheck(systems, datasets, folder, recheck, batch_size)))
+                folder.write(RECHECK, stored_list(_recheck(systems, datasets, folder, recheck, batch_size, stop)))
         except BaseException:
             say(f"{len(folder.rows)} of {total} answers are kept in {folder.path}: run the same again to go on")
             raise
@@ -217,7 +221,7 @@ def _described(dataset: DataSet | PairSet) -> dict[str, Any]:
 
 
 def _answers(
-    system: Answerer, dataset: DataSet, folder: RunFolder, batch_size: int, say: Callable[[str], None]
+    system: Answerer, dataset: DataSet, folder: RunFolder, batch_size: int, say: Callable[[str], None], stop: Stop
 ) -> Iterator[tuple[Record, Question]]:
     """The answers of a system that the folder does not have yet, with their questions."""
     whole = [dataset.questions[start : start + batch_size] for start in range(0, len(dataset.questions), batch_size)]
@@ -225,6 +229,7 @@ def _answers(
     with ThreadPoolExecutor(1, "retrieve") as ahead:
         found = [ahead.submit(system.retrieve, batch) for batch in batches[:1]]
         for number, batch in enumerate(batches):
+            _end_if_asked(stop)
             current = found.pop().result()
             found = [ahead.submit(system.retrieve, following) for following in batches[number + 1 : number + 2]]
             for record, question in _one_each(system, batch, system.answer(batch, current)):
@@ -258,7 +263,7 @@ def _one_each(
 
 
 def _recheck(
-    systems: Sequence[Answerer], datasets: Sequence[DataSet], folder: RunFolder, most: int, batch_size: int
+    systems: Sequence[Answerer], datasets: Sequence[DataSet], folder: RunFolder, most: int, batch_size: int, stop: Stop
 ) -> list[Recheck]:
     """Ask each reader some questions once more: from the last to the first, in batches of half the size."""
     size = max(1, batch_size // 2)
@@ -271,6 +276,7 @@ def _recheck(
         asked = next((d.questions[:most] for d in datasets if d.task == "qa" and system.asks(d.name)), [])[::-1]
         differing = []
         for start in range(0, len(asked), size):
+            _end_if_asked(stop)
             batch = asked[start : start + size]
             for record in system.answer(batch, system.retrieve(batch), fresh=True):
                 before = folder.rows[system.name, record.id]
@@ -280,6 +286,11 @@ def _recheck(
         if asked:
             rechecks.append(Recheck(system.name, system.reader or "", len(asked), sorted(differing)))
     return rechecks
+
+
+def _end_if_asked(stop: Stop) -> None:
+    if stop():
+        raise Stopped("the evaluation was asked to stop")
 
 
 def _row(system: str, record: Record, question: Question, rule: str | None) -> Row:

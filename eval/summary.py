@@ -142,6 +142,23 @@ class Metrics:
         """As plain JSON values."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Metrics:
+        """What `to_json` gave.
+
+        Raises:
+            KeyError: An older version wrote it, which had other fields; as TypeError.
+        """
+        systems = [
+            SystemMetrics(
+                **_with_intervals(own)
+                | {"measures": {name: Measured(**_with_intervals(found)) for name, found in own["measures"].items()}}
+            )
+            for own in stored["systems"]
+        ]
+        comparisons = [Comparison(**_with_intervals(own)) for own in stored["comparisons"]]
+        return cls(**{**stored, "systems": systems, "comparisons": comparisons})
+
 
 def summarise(
     questions: Sequence[Question],
@@ -330,6 +347,14 @@ def _notes(
             "compared; put a system with a retriever first to compare them."
         )
     return found
+
+
+def _with_intervals(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with intervals as tuples, of which JSON makes lists."""
+    return {
+        name: tuple(value) if name.endswith("interval") and value is not None else value
+        for name, value in stored.items()
+    }
 
 
 def _percent_interval(interval: Interval | None) -> Interval | None:

@@ -20,6 +20,7 @@ from generator.base import Generator
 from rag_app.answers import Answer
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK, GeneratorConfig
+from rag_app.errors import ConfigError
 from rag_app.pipeline import Pipeline
 from rag_app.prompt import prompt_sha256
 from rag_app.reader import load_reader
@@ -28,6 +29,9 @@ from rag_app.stores import StepProgress, Stores
 from retriever.base import Hit, IndexedRetriever
 from retriever.encoder import Encoder
 from retriever.runfile import bind_questions
+
+_UNSHARED = {"eval", "page", "sweep", "prompt", "decoding", "generator"}
+"""Tables that change nothing in what is retrieved with."""
 
 
 class ReaderSlot:
@@ -59,6 +63,28 @@ class ReaderSlot:
                 self._held = None
 
 
+class _Lent(ReaderSlot):
+    """The reader of a pipeline that goes on with it. It is loaded when first asked for, and other ones in its place never are."""
+
+    def __init__(self, pipeline: Pipeline, log: Callable[[str], None]) -> None:
+        super().__init__(log)
+        self._pipeline = pipeline
+
+    def get(self, config: Config) -> Generator:
+        if config.generator != self._pipeline.config.generator:
+            raise ConfigError(
+                "beside other work an evaluation can only ask the reader that is loaded: leave out [eval.readers]"
+            )
+        return self._pipeline.generator
+
+
+def _same_stores(config: Config, corpus: tuple[str, str], other: Config) -> bool:
+    """Whether another pipeline retrieves over that corpus as this evaluation would; a TREC run is bound to its questions."""
+    if any(config.retrievers[name].kind == "trec_run" for name in config.used_retrievers()):
+        return False
+    return config.over(*corpus).model_dump(exclude=_UNSHARED) == other.model_dump(exclude=_UNSHARED)
+
+
 class Bench:
     """What the systems of an evaluation share.
 
@@ -69,6 +95,7 @@ class Bench:
         log: Told, in a line, of each long step before it starts.
         progress: Told of (what, done, total) during long steps.
         slot: Holds the reader, where others go on with it; its own otherwise.
+        beside: A pipeline at work, whose encoders and reader are used too, and over its own corpus its indexes.
     """
 
     def __init__(
@@ -79,6 +106,7 @@ class Bench:
         log: Callable[[str], None],
         progress: StepProgress | None,
         slot: ReaderSlot | None = None,
+        beside: Pipeline | None = None,
     ) -> None:
         self.readers = {name: config.overridden(settings) for name, settings in config.eval.readers.items()}
         self.readers = self.readers or {"": config}
@@ -86,14 +114,17 @@ class Bench:
         self._questions = questions
         self._bound: set[tuple[str, str]] = set()
         self._stages = StageCache(config.resolved_data_dir()) if config.eval.cache else None
-        self._slot = slot or ReaderSlot(log)
+        self._slot = slot or (ReaderSlot(log) if beside is None else _Lent(beside, log))
         self._own_slot = slot is None
         self._fingerprints: dict[str, str] = {}
-        encoders: dict[str, Encoder] = {}
+        encoders: dict[str, Encoder] = {} if beside is None else beside.stores.encoders
         self._encoders = Stores(config, log, progress, encoders)
         self.pipelines: dict[tuple[str, str], Pipeline] = {}
         for dataset, corpus in corpora.items():
-            stores = Stores(config.over(*corpus, dataset=dataset), log, progress, encoders)
+            if beside is not None and _same_stores(config, corpus, beside.config):
+                stores = beside.stores
+            else:
+                stores = Stores(config.over(*corpus, dataset=dataset), log, progress, encoders)
             for reader, own in self.readers.items():
                 self.pipelines[dataset, reader] = Pipeline(
                     own.over(*corpus, dataset=dataset),

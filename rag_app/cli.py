@@ -167,11 +167,24 @@ def serve(
     index: IndexOption = None,
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option("--port", help="Port to listen on.")] = None,
+    root_path: Annotated[
+        str | None, typer.Option("--root-path", help="The path under which a proxy shows the page, such as /magrag.")
+    ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            "--auth",
+            metavar="FILE or USER:PASSWORD",
+            help="Who may come in: a file with a line USER:PASSWORD for each person, or one such pair. Prefer the file, or "
+            "the variable MAGRAG_PAGE__AUTH: everybody on this machine can read a command line.",
+        ),
+    ] = None,
 ) -> None:
-    """Open the page."""
+    """Open the page, on this machine alone unless --host says otherwise."""
     from rag_app.ui import launch
 
-    launch(load_settings(config, set_, corpus, index, {"page.host": host, "page.port": port}))
+    options = {"page.host": host, "page.port": port, "page.root_path": root_path, "page.auth": auth}
+    launch(load_settings(config, set_, corpus, index, options))
 
 
 @app.command()

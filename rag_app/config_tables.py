@@ -16,6 +16,7 @@ Kind = Literal["dense", "bm25", "hybrid", "rerank", "iterative", "trec_run"]
 _DEVICE = r"^(auto|cpu|mps|cuda(:\d+)?)$"
 _DEVICES = '"auto", "cpu", "mps", "cuda" or "cuda:N"'
 _ADDRESS = 'an address such as "http://localhost:8000/v1", or ""'
+_PATH = 'a path such as "/magrag", or ""'
 _VARIABLE = "the name of an environment variable, not the key itself"
 
 CLOSED_BOOK = "closed-book"
@@ -269,9 +270,29 @@ class SweepConfig(Table):
 
 
 class PageConfig(Table):
-    """[page]: where the page listens, and the retrievers it opens with."""
+    """[page]: where the page listens, the retrievers it opens with, who may come in and how much they may bring.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port to listen on.
+        root_path: The path under which a proxy shows the page, such as "/magrag"; "" for its root.
+        auth: Who may come in: a file with a line USER:PASSWORD for each person, or one such pair; "" lets everybody in.
+        retrievers: The two that stand side by side when the page opens.
+        max_queue: Questions that may wait; more are turned away.
+        max_upload_mb: Megabytes of files that a corpus may be made of.
+        max_passages: Passages that a corpus made on the page may have.
+        max_corpora: Corpora that a person may keep.
+        runs: Folder that evaluations are written to and listed from.
+    """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 7860
+    root_path: Annotated[str, Field(pattern=r"^(/[^/?#\s]+)*$", description=_PATH)] = ""
+    # It may hold a password, which no message and no log may show.
+    auth: str = Field(default="", repr=False)
     retrievers: Annotated[tuple[str, ...], Field(min_length=1, strict=False)] = ("cosine", "qnorm")
     max_queue: Count = 64
+    max_upload_mb: Count = 50
+    max_passages: Count = 20_000
+    max_corpora: Count = 20
+    runs: Annotated[str, Field(min_length=1)] = "runs"

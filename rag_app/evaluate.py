@@ -20,6 +20,7 @@ from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.experiment import Experiment
 from rag_app.pairs import score_pairs
+from rag_app.pipeline import Pipeline
 from rag_app.prompt import prompt_sha256
 from rag_app.stores import StepProgress
 
@@ -55,6 +56,8 @@ def run(
     retry_errors: bool = False,
     command: str = "",
     slot: ReaderSlot | None = None,
+    beside: Pipeline | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
     """Evaluate what [eval] names.
 
@@ -67,8 +70,11 @@ def run(
         retry_errors: Ask again what an earlier start stored an error for.
         command: What a person typed, for the report.
         slot: Holds the reader for evaluations that follow; without it, the reader is freed at the end.
+        beside: A pipeline at work, whose encoders, reader and indexes are used in place of others, and left as they are.
+        stop: Asked before each batch; where it says yes, the run ends there, and the same call resumes it.
 
     Raises:
+        Stopped: `stop` said yes.
         EvalError: A folder of another run, or one that cannot be written.
         RetrieverError: An index or encoder that cannot be used.
         GeneratorError: A reader that cannot be used, or died; the answers so far are kept.
@@ -77,7 +83,7 @@ def run(
     ids = {own.name: {q.question: q.own_id for q in own.questions} for own in experiment.datasets}
     RunFolder.refuse_foreign(out)  # before anything takes time
     _refuse_equal_texts(config, experiment)
-    bench = Bench(config, experiment.corpora, ids, log, progress, slot)
+    bench = Bench(config, experiment.corpora, ids, log, progress, slot, beside)
     pairs = experiment.pairs
     try:
         datasets = [_with_corpus(own, experiment.corpora[own.name], bench, config) for own in experiment.datasets]
@@ -101,6 +107,7 @@ def run(
             progress=None if progress is None else lambda done, total: progress("answers", done, total),
             on_message=log,
             retry_errors=retry_errors,
+            stop=stop,
         )
     finally:
         bench.close()

@@ -13,6 +13,7 @@ from eval.errors import UsageError
 from eval.ranking import parse_measures
 from rag_app.config import Config
 from rag_app.config_tables import DataSetConfig
+from rag_app.demo import QUESTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,17 @@ class Experiment:
     def names(self) -> list[str]:
         """Of all of them."""
         return [*(dataset.name for dataset in self.datasets), *(pairs.name for pairs in self.pairs)]
+
+
+def question_sets(config: Config) -> dict[str, DataSetConfig]:
+    """The tables of [eval.datasets] whose files are named, and the demo's own questions where the corpus is the demo's.
+
+    Those of the hub are left out: the page fetches nothing because a visitor clicks.
+    """
+    sets = {name: table for name, table in config.eval.datasets.items() if table.path}
+    if config.corpus == "demo" and not config.index.path:
+        sets.setdefault("demo", DataSetConfig(path=str(QUESTIONS.resolve())))
+    return sets
 
 
 def open_experiment(
@@ -57,7 +69,7 @@ def open_experiment(
     if named:
         specs = [_named(name, config, root) for name in named]
     else:
-        specs = [(_spec(name, table, root, settings.rule), table) for name, table in settings.datasets.items()]
+        specs = [(dataset_spec(name, table, root, settings.rule), table) for name, table in settings.datasets.items()]
     if not specs:
         raise UsageError(
             "there is nothing to evaluate: name a data set (nq, a file of questions, a BEIR folder) or a configuration "
@@ -95,11 +107,12 @@ def _with_unique_ids(experiment: Experiment, say: Callable[[str], None]) -> Expe
 def _named(name: str, config: Config, root: Path) -> tuple[DataSetSpec, DataSetConfig]:
     rule, table = config.eval.rule, config.eval.datasets.get(name)
     if table is not None:
-        return _spec(name, table, root, rule), table
+        return dataset_spec(name, table, root, rule), table
     return replace(resolve_spec(name), rule=rule), DataSetConfig()
 
 
-def _spec(name: str, table: DataSetConfig, root: Path, rule: str) -> DataSetSpec:
+def dataset_spec(name: str, table: DataSetConfig, root: Path, rule: str) -> DataSetSpec:
+    """What a table of [eval.datasets] asks for; `rule` wins over its own."""
     return DataSetSpec(
         name=name,
         path=str(root / table.path) if table.path else "",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rag_app.stages import StageCache
     from rag_app.stores import Stores
     from retriever.base import Hit, IndexedRetriever
+    from retriever.encoder import Encoder
+    from retriever.index import Index
 
 
 class Pipeline:
@@ -75,11 +77,35 @@ class Pipeline:
             RetrieverError: Its corpus, index or encoder cannot be used.
         """
         with self._lock:
+            return self.stores.retriever(name)
+
+    @property
+    def stores(self) -> Stores:
+        """What it retrieves with, made on first use."""
+        with self._lock:
             if self._stores is None:
                 from rag_app.stores import Stores
 
                 self._stores = Stores(self.config, self.log, self.progress)
-            return self._stores.retriever(name)
+            return self._stores
+
+    def index(self, encoder: str) -> Index:
+        """The corpus as the encoder of that name sees it, built if need be.
+
+        Raises:
+            RetrieverError: Corpus, index or encoder cannot be used.
+        """
+        with self._lock:
+            return self.stores.index(encoder)
+
+    def encoder(self, name: str) -> Encoder:
+        """The encoder of that name.
+
+        Raises:
+            ConfigError: There is none of that name.
+        """
+        with self._lock:
+            return self.stores.encoder(name)
 
     def notes(self, name: str) -> list[str]:
         """What a person should know before reading anything into that retriever's ranking."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from generator.quiet import quiet_transformers
 from rag_app.adapters import check_base, find_adapter
 from rag_app.config import Config
-from rag_app.config_tables import EncoderConfig, RetrieverConfig
+from rag_app.config_tables import EncoderConfig, IndexConfig, RetrieverConfig
 from rag_app.errors import ConfigError
 from rag_app.weights import model_hash, resolve
 from retriever.base import IndexedRetriever
@@ -46,6 +47,7 @@ class Stores:
         log: Told, in a line, of each long step before it starts.
         progress: Told of (what, done, total) during long steps.
         encoders: Those that are loaded already, and where others are put; to be shared by stores of several corpora.
+        home: The folder that indexes are kept in; one in the data folder where None.
     """
 
     def __init__(
@@ -54,15 +56,33 @@ class Stores:
         log: Log,
         progress: StepProgress | None = None,
         encoders: dict[str, Encoder] | None = None,
+        home: Path | None = None,
     ) -> None:
         self.config = config
         self._log = log
         self._progress = progress
-        self._encoders: dict[str, Encoder] = {} if encoders is None else encoders
+        self._home = home or config.resolved_data_dir() / "indexes"
+        self.encoders: dict[str, Encoder] = {} if encoders is None else encoders
+        self._loading = threading.RLock()
         self._indexes: dict[str, Index] = {}
         self._searchers: dict[tuple[str, str], Searcher] = {}
         self._rerankers: dict[tuple[str, int | None, str | None], Reranker] = {}
         self._retrievers: dict[str, IndexedRetriever] = {}
+
+    def over(self, corpus: Path, home: Path, progress: StepProgress | None = None) -> Stores:
+        """Stores of another corpus, whose indexes lie in `home`; encoders and cross-encoders are the same ones in both.
+
+        Args:
+            corpus: JSONL of {id, title, text}.
+            home: A folder, which may not exist yet.
+            progress: As for the class.
+        """
+        config = self.config.over(str(corpus), "")
+        # What the configuration says of its own corpus's columns and faults does not hold for this one.
+        plain = IndexConfig(storage=config.index.storage, shard_size=config.index.shard_size)
+        made = Stores(config.model_copy(update={"index": plain}), self._log, progress, self.encoders, home)
+        made._rerankers, made._loading = self._rerankers, self._loading
+        return made
 
     def retriever(self, name: str) -> IndexedRetriever:
         """The retriever of that name; its index is built when there is none yet."""
@@ -72,9 +92,10 @@ class Stores:
 
     def encoder(self, name: str) -> Encoder:
         """The encoder of that name."""
-        if name not in self._encoders:
-            self._encoders[name] = load_configured_encoder(name, self.config, self._log)
-        return self._encoders[name]
+        with self._loading:
+            if name not in self.encoders:
+                self.encoders[name] = load_configured_encoder(name, self.config, self._log)
+            return self.encoders[name]
 
     def index(self, encoder_name: str) -> Index:
         """The configuration's corpus as that encoder sees it.
@@ -95,6 +116,11 @@ class Stores:
             else:
                 self._indexes[encoder_name] = self._cached_index(encoder_name)
         return self._indexes[encoder_name]
+
+    @property
+    def passages(self) -> int:
+        """How many there are; 0 before the first index is open."""
+        return next((len(index) for index in self._indexes.values()), 0)
 
     def _load_retriever(self, name: str, settings: RetrieverConfig) -> IndexedRetriever:
         parts = [self.retriever(part) for part in settings.of or ()]
@@ -118,17 +144,18 @@ class Stores:
         """One for all retrievers that use it alike."""
         model, data_dir = str(settings.model), self.config.resolved_data_dir()
         key = (model, settings.max_tokens, settings.device)
-        if key not in self._rerankers:
-            folder = resolve(model, data_dir=data_dir, log=self._log, setting=f"retrievers.{name}.model")
-            self._log(f"loading cross-encoder {model}")
-            with quiet_transformers():
-                self._rerankers[key] = load_reranker(
-                    folder,
-                    name=model,
-                    weights_hash=model_hash(folder, data_dir=data_dir),
-                    **_given(max_tokens=settings.max_tokens, device=settings.device),
-                )
-        return self._rerankers[key]
+        with self._loading:
+            if key not in self._rerankers:
+                folder = resolve(model, data_dir=data_dir, log=self._log, setting=f"retrievers.{name}.model")
+                self._log(f"loading cross-encoder {model}")
+                with quiet_transformers():
+                    self._rerankers[key] = load_reranker(
+                        folder,
+                        name=model,
+                        weights_hash=model_hash(folder, data_dir=data_dir),
+                        **_given(max_tokens=settings.max_tokens, device=settings.device),
+                    )
+            return self._rerankers[key]
 
     def _searcher(self, kind: str, encoder_name: str) -> Searcher:
         """One for all similarities, since FAISS keeps vectors in memory."""
@@ -146,7 +173,7 @@ class Stores:
         key = json.dumps([corpus.fingerprint(), encoder.fingerprint, settings.storage, settings.shard_size])
         label = re.sub(r"\W+", "-", Path(self.config.corpus).stem) or "corpus"
         name = f"{label}-{encoder_name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-        folder = self.config.resolved_data_dir() / "indexes" / name
+        folder = self._home / name
         if not (folder / "manifest.json").is_file():
             self._log(f"encoding {self.config.corpus} with {encoder.name} into {folder}")
         return build_configured_index(corpus, encoder, folder, self.config, self._progress)

@@ -12,9 +12,12 @@ from typing import Any
 import gradio as gr
 
 from rag_app import console
+from rag_app.auth import checker, read_users, readable_by_others
 from rag_app.config import Config
 from rag_app.errors import USER_ERRORS, ConfigError
-from rag_app.page.layout import COMPARISONS_AT_ONCE, lay_out
+from rag_app.page.compare_tab import COMPARISONS_AT_ONCE
+from rag_app.page.layout import lay_out
+from rag_app.page.offline import refuse_fetching
 from rag_app.page.theme import CSS, ICON, page_theme
 from rag_app.pipeline import Pipeline
 
@@ -23,16 +26,32 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 def build_page(pipeline: Pipeline) -> gr.Blocks:
     """The page around a pipeline, with its queue, not yet served. Give `appearance()` to its `launch`."""
+    refuse_fetching()
     page = lay_out(pipeline)
     page.queue(max_size=pipeline.config.page.max_queue, default_concurrency_limit=COMPARISONS_AT_ONCE)
     return page
+
+
+def access(config: Config) -> dict[str, Any]:
+    """What Gradio's `launch` takes to know who may come in, from where, and with how large files.
+
+    Raises:
+        ConfigError: `page.auth` cannot be used.
+    """
+    page = config.page
+    given: dict[str, Any] = {"max_file_size": f"{page.max_upload_mb}mb"}
+    if page.root_path:
+        given["root_path"] = page.root_path
+    if page.auth:
+        given |= {"auth": checker(read_users(page.auth)), "auth_message": "This page is open to its users only."}
+    return given
 
 
 def appearance() -> dict[str, Any]:
     """What Gradio's `launch` takes to make the page look as it should, without a request that leaves this machine."""
     return {
         "theme": page_theme(),
-        "css_paths": [CSS],
+        "css_paths": CSS,
         "favicon_path": ICON,
         "footer_links": ["api"],
         "run_history": False,
@@ -53,6 +72,9 @@ def launch(config: Config) -> None:
         WeightsError: Weights of its encoder cannot be had.
     """
     require_free(config.page.host, config.page.port)
+    access(config)  # as early as the address, before minutes go into loading
+    if readable_by_others(config.page.auth):
+        console.log("other users of this machine can read the passwords: chmod 600 the file of page.auth")
     # A service manager's stop request ends the page in the same orderly way as Ctrl-C: the reader's processes go too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -96,8 +118,9 @@ def serve(pipeline: Pipeline) -> None:
     """Serve the page until interrupted."""
     host, port = pipeline.config.page.host, pipeline.config.page.port
     page = build_page(pipeline)
+    served = access(pipeline.config) | appearance()
     try:
-        page.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **appearance())
+        page.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **served)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the page cannot be opened on {host}:{port}: {error}; behind a proxy, set NO_PROXY=127.0.0.1,localhost"
@@ -105,7 +128,8 @@ def serve(pipeline: Pipeline) -> None:
     shown = "127.0.0.1" if host in EVERYWHERE else host
     console.out.print(f"The page is open: [bold]http://{shown}:{port}[/bold] (Ctrl-C closes it)", highlight=False)
     if host in EVERYWHERE:
-        console.log("everybody who can reach this machine can use the page")
+        whom = "the users of page.auth" if pipeline.config.page.auth else "everybody who can reach this machine"
+        console.log(f"{whom} can use the page")
     try:
         threading.Event().wait()
     finally:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+
+LEVEL = 0.95
+"""Of intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +77,181 @@ def length_correlation(norms: npt.ArrayLike, lengths: npt.ArrayLike) -> float:
     if len(values) < 2 or values.std() <= 1e-6 * abs(values.mean()) or tokens.min() == tokens.max():
         return math.nan
     return float(np.corrcoef(values, np.log(tokens))[0, 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts in bins of equal width; a bin has its lower edge and not its upper one, but for the last, which has both.
+
+    Attributes:
+        edges: One more than there are bins.
+        counts: Of each bin.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+def histogram(norms: npt.ArrayLike, bins: int = 30) -> Histogram:
+    """How norms spread, from the smallest to the largest; no bins without norms."""
+    values = np.asarray(norms, dtype=np.float64)
+    if not len(values):
+        return Histogram((), ())
+    counts, edges = np.histogram(values, bins)
+    return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
+
+
+def correlation_interval(r: float, n: int, level: float = LEVEL) -> tuple[float, float] | None:
+    """Of Pearson's correlation by Fisher's z, whose deviation is 1 / sqrt(n − 3); None where that says nothing."""
+    if n <= 3 or not math.isfinite(r) or abs(r) >= 1:
+        return None
+    half = NormalDist().inv_cdf((1 + level) / 2) / math.sqrt(n - 3)
+    return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+
+
+def effect_interval(effect: Effect, level: float = LEVEL) -> tuple[float, float] | None:
+    """Of Cohen's d by its large-sample variance (n1 + n2) / (n1 n2) + d² / (2 (n1 + n2)) (Hedges and Olkin 1985)."""
+    if not math.isfinite(effect.value):
+        return None
+    n1, n2 = effect.relevant, effect.others
+    deviation = math.sqrt((n1 + n2) / (n1 * n2) + effect.value**2 / (2 * (n1 + n2)))
+    half = NormalDist().inv_cdf((1 + level) / 2) * deviation
+    return effect.value - half, effect.value + half
+
+
+def chance_longer(relevant: npt.ArrayLike, others: npt.ArrayLike) -> float:
+    """Share of pairs in which the relevant passage has the longer vector; 0.5 is chance, NaN where a side is empty.
+
+    Equal ones count half: it is Mann and Whitney's U over n1 n2.
+    """
+    first, second = (np.asarray(norms, dtype=np.float64) for norms in (relevant, others))
+    if not len(first) or not len(second):
+        return math.nan
+    second = np.sort(second)
+    below, upto = (np.searchsorted(second, first, side=side) for side in ("left", "right"))
+    return float((below + upto).mean() / 2 / len(second))
+
+
+def without_length(norms: npt.ArrayLike, lengths: npt.ArrayLike, fitted: npt.ArrayLike) -> np.ndarray:
+    """What a straight line in log length leaves of norms.
+
+    Args:
+        norms: [n].
+        lengths: [n] tokens, 1 or more.
+        fitted: [n] bool; the passages that the line is fitted to, by least squares.
+
+    Returns:
+        Residuals [n] of all; norms less their mean where the fitted lengths do not vary.
+    """
+    values, logs = np.asarray(norms, dtype=np.float64), np.log(np.asarray(lengths, dtype=np.float64))
+    mask = np.asarray(fitted, dtype=bool)
+    slope, height = trend(values[mask], logs[mask])
+    return np.asarray(values - height - slope * logs)
+
+
+def trend(norms: npt.ArrayLike, logs: npt.ArrayLike) -> tuple[float, float]:
+    """Slope and height of the least-squares line of norms in log length; slope 0 where lengths do not vary."""
+    values, x = np.asarray(norms, dtype=np.float64), np.asarray(logs, dtype=np.float64)
+    if not len(x):
+        return 0.0, 0.0
+    spread = x - x.mean()
+    square = float(spread @ spread)
+    slope = float(spread @ (values - values.mean()) / square) if square > 0 else 0.0
+    return slope, float(values.mean() - slope * x.mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What the norms of a corpus say; NaN and None where a figure is undefined.
+
+    Attributes:
+        n: Passages.
+        mean: Of all norms.
+        deviation: Of all norms (population).
+        low: The 5th percentile.
+        median: The 50th.
+        high: The 95th.
+        cv: Coefficient of variation.
+        histogram: Of all norms.
+        sampled: Passages whose lengths were counted.
+        length: Correlation of norm and log length, over these.
+        length_interval: Its interval.
+        line: Slope and height of norm in the natural logarithm of the length.
+        points: (norm, tokens) of these, in the order of the corpus.
+        effect: Cohen's d of relevant against other passages.
+        effect_interval: Its interval.
+        longer: Share of pairs in which the relevant one has the longer vector.
+        apart: Cohen's d of what length leaves of the norms.
+        apart_interval: Its interval.
+    """
+
+    n: int
+    mean: float
+    deviation: float
+    low: float
+    median: float
+    high: float
+    cv: float
+    histogram: Histogram
+    sampled: int
+    length: float
+    length_interval: tuple[float, float] | None
+    line: tuple[float, float]
+    points: list[tuple[float, int]]
+    effect: Effect
+    effect_interval: tuple[float, float] | None
+    longer: float
+    apart: Effect
+    apart_interval: tuple[float, float] | None
+
+
+def diagnose(
+    norms: npt.ArrayLike,
+    rows: npt.ArrayLike,
+    lengths: npt.ArrayLike,
+    relevant: npt.ArrayLike,
+    others: npt.ArrayLike,
+    *,
+    sampled: npt.ArrayLike | None = None,
+) -> Diagnosis:
+    """All figures of a corpus under one encoder.
+
+    Args:
+        norms: [n], one or more.
+        rows: [m] passages whose lengths were counted, ascending.
+        lengths: [m] tokens of these.
+        relevant: [n] bool; passages that some question has for relevant.
+        others: [n] bool; passages that are relevant to no question.
+        sampled: [m] bool; which of `rows` are a fair sample of the corpus, on which all rests that is about length; the
+            others were counted because they are relevant. All of them where None.
+    """
+    values, places = np.asarray(norms, dtype=np.float64), np.asarray(rows, dtype=np.int64)
+    tokens = np.asarray(lengths, dtype=np.int64)
+    first, second = np.asarray(relevant, dtype=bool), np.asarray(others, dtype=bool)
+    fair = np.ones(len(places), dtype=bool) if sampled is None else np.asarray(sampled, dtype=bool)
+    counted = values[places]
+    r = length_correlation(counted[fair], tokens[fair])
+    effect = cohens_d(values[first], values[second])
+    left = without_length(counted, tokens, fair)
+    apart = cohens_d(left[first[places]], left[second[places] & fair])
+    low, median, high = (float(value) for value in np.percentile(values, (5, 50, 95)))
+    return Diagnosis(
+        n=len(values),
+        mean=float(values.mean()),
+        deviation=float(values.std()),
+        low=low,
+        median=median,
+        high=high,
+        cv=variation(values),
+        histogram=histogram(values),
+        sampled=int(fair.sum()),
+        length=r,
+        length_interval=correlation_interval(r, int(fair.sum())),
+        line=trend(counted[fair], np.log(tokens[fair])),
+        points=list(zip(counted[fair].tolist(), tokens[fair].tolist(), strict=True)),
+        effect=effect,
+        effect_interval=effect_interval(effect),
+        longer=chance_longer(values[first], values[second]),
+        apart=apart,
+        apart_interval=effect_interval(apart),
+    )

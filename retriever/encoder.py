@@ -6,6 +6,7 @@ final normalisation dropped. What can change a vector goes into `Encoder.fingerp
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import threading
@@ -19,6 +20,7 @@ import numpy as np
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.similarity import NORM_FLOOR, Similarity
+from retriever.turns import Turns
 
 if TYPE_CHECKING:
     import torch
@@ -139,8 +141,11 @@ class Encoder:
     tokens_per_batch: int = 4096
     trained: Similarity | None = None
     dim: int = field(init=False)
-    # A fast tokenizer cannot be used by two threads at once, and two forward passes would share the cores anyway.
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    # A fast tokenizer cannot be used by two threads at once.
+    _tokenizing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    # Two forward passes would share the cores anyway. Taken for a batch at a time, so that a question is not kept waiting by
+    # a corpus that is being encoded.
+    _turns: Turns = field(default_factory=Turns, init=False, repr=False)
 
     def __post_init__(self) -> None:
         dim = self.model.get_embedding_dimension()
@@ -161,8 +166,13 @@ class Encoder:
 
     @property
     def tokenizer(self) -> Any:
-        """The model's own tokenizer, for chunking."""
+        """The model's own tokenizer, for chunking where nothing else is encoded meanwhile."""
         return self.model.tokenizer
+
+    def copied_tokenizer(self) -> Any:
+        """A copy of the tokenizer, for chunking in one thread while others encode."""
+        with self._tokenizing:
+            return copy.deepcopy(self.tokenizer)
 
     def query_texts(self, queries: Sequence[str]) -> list[str]:
         """What the model reads of queries, before it is cut: prefix and query."""
@@ -190,9 +200,7 @@ class Encoder:
         Raises:
             RetrieverError: The model gives a NaN or infinite vector, or memory runs out with a single text.
         """
-        texts = self.query_texts(queries)
-        with self._lock:
-            return self._encode(texts, self.spec.query_max_tokens, progress)
+        return self._encode(self.query_texts(queries), self.spec.query_max_tokens, progress)
 
     def encode_passages(self, passages: Sequence[Passage], progress: Progress | None = None) -> Vectors:
         """Vectors of passages, in the order given.
@@ -200,16 +208,15 @@ class Encoder:
         Raises:
             RetrieverError: As `encode_queries`; the passage is named by its id.
         """
-        texts = self.passage_texts(passages)
-        with self._lock:
-            return self._encode(texts, self.spec.passage_max_tokens, progress, [p.id for p in passages])
+        ids = [passage.id for passage in passages]
+        return self._encode(self.passage_texts(passages), self.spec.passage_max_tokens, progress, ids)
 
     def passage_lengths(self, passages: Sequence[Passage]) -> np.ndarray:
         """Tokens [n] int64 of passages as they are encoded: cut, with special tokens."""
         texts = self.passage_texts(passages)
         if not texts:
             return np.zeros(0, dtype=np.int64)
-        with self._lock:
+        with self._tokenizing:
             encoded = self.tokenizer(texts, truncation=True, max_length=self.spec.passage_max_tokens)
         return np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
 
@@ -220,7 +227,8 @@ class Encoder:
         if not texts:
             return Vectors.from_raw(raw)
         # Long texts are cut by the tokenizer itself, which keeps the special tokens in their places.
-        encoded = self.tokenizer(texts, truncation=True, max_length=max_tokens, padding=False)
+        with self._tokenizing:
+            encoded = self.tokenizer(texts, truncation=True, max_length=max_tokens, padding=False)
         lengths = [len(ids_) for ids_ in encoded["input_ids"]]
         # Longest first: memory runs out at once or not at all, and a batch holds texts of like length, so little padding.
         order = sorted(range(len(texts)), key=lambda i: (-lengths[i], i))
@@ -228,7 +236,8 @@ class Encoder:
         while start < len(order):
             size = max(1, self.tokens_per_batch // lengths[order[start]])
             rows = order[start : start + size]
-            vectors = self._forward(encoded, rows)
+            with self._turns:
+                vectors = self._forward(encoded, rows)
             if vectors is None:
                 if len(rows) == 1:
                     raise RetrieverError(

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retriever.corpora import lines, read_corpus, seen
-from retriever.corpora.records import split_contents
+from retriever.corpora.detect import column_names
+from retriever.corpora.records import guess_columns, split_contents
 from retriever.corpora.seen import SeenStrings
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
@@ -107,6 +108,50 @@ def test_other_fields_go_to_meta_and_a_whole_number_is_an_id(tmp_path: Path) -> 
 )
 def test_flashrag_contents_give_the_quoted_first_line_as_title(contents: str, title: str, text: str) -> None:
     assert split_contents(contents) == (title, text)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("change", [lambda path: path, zipped], ids=["plain", "gzipped"])
+def test_a_table_as_a_spreadsheet_writes_it(tmp_path: Path, delimiter: str, change: Callable[[Path], Path]) -> None:
+    path = tmp_path / "table.csv"
+    rows = [["", "Title ", "text", "year"], *([n, p.title, p.text, 1900 + n] for n, p in enumerate(PASSAGES))]
+    rows.append([3, "Lines", 'first; one, or | another\n\nthird "line"', 1903])
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    found = list(read_corpus(change(path), columns={"title": "Title"}))
+    assert [(p.title, p.text) for p in found] == [
+        *((p.title, p.text) for p in PASSAGES),
+        ("Lines", 'first; one, or | another\n\nthird "line"'),
+    ]
+    assert [p.id for p in found] == ["2", "3", "4", "5"]  # the lines they begin on, for there is no column of ids
+    assert found[1].meta == {"": "1", "year": "1901"}
+
+
+def test_columns_of_a_table_can_be_named_and_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "faq.csv"
+    path.write_text('Nr,Question,Answer,Text length\nq1,Why?,"Because, so.",12\n', encoding="utf-8")
+    assert column_names(path) == ["Nr", "Question", "Answer", "Text length"]
+    guessed = guess_columns(column_names(path))
+    assert guessed == {"id": "Nr", "title": "Question", "text": "Answer"}
+    assert list(read_corpus(path, columns=guessed)) == [Passage("q1", "Why?", "Because, so.", {"Text length": "12"})]
+    with pytest.raises(RetrieverError, match='no field "Nummer"'):
+        list(read_corpus(path, columns={**guessed, "id": "Nummer"}))
+    jsonl = write_jsonl(tmp_path / "c.jsonl", [{"_id": "1", "body": "B", "text": "T"}])
+    assert column_names(jsonl) == ["_id", "body", "text"]
+    assert guess_columns(["x"]) == {} and guess_columns(["_id", "body", "text"]) == {"id": "_id", "text": "text"}
+    prose = tmp_path / "prose.txt"
+    prose.write_text("One, two; three.")
+    assert column_names(prose) == []
+
+
+def test_a_line_with_another_number_of_cells_is_told_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text("id,text\n1,a\n2,b,c\n3,d\n")
+    corpus = read_corpus(path, on_error="skip")
+    assert [p.id for p in corpus] == ["1", "3"]
+    assert corpus.report.skipped == {"invalid CSV": 1}
+    with pytest.raises(RetrieverError, match=r"c\.csv:3: the header has 2 columns, the line 3"):
+        list(read_corpus(path))
 
 
 def test_quotes_of_a_tsv_written_without_quoting_stand_for_themselves(tmp_path: Path) -> None:
@@ -360,7 +405,10 @@ def test_the_fingerprint_follows_what_is_read_and_not_where_it_lies(tmp_path: Pa
         ("c.jsonl", GOOD.encode("utf-16"), "UTF-16"),
         ("c.tsv", b"1\ttext\ttitle-without-header\n", "must be a header"),
         ("c.bin", bytes(range(200, 256)), "cannot tell the format"),
-        ("c.csv", b"id,text\n1,a\n", "cannot tell the format"),
+        ("c.csv", b"id,body\n1,a\n", "must be a header with a column for the text.*it has id, body"),
+        ("c.csv", b"1,text,a\n", "must be a header"),
+        ("c.csv", "id,text\n".encode("utf-16"), "UTF-16"),
+        ("c.txt.bin", b"id,text\n1,a\n", "cannot tell the format"),
     ],
 )
 def test_files_of_other_formats_are_refused_with_what_to_do(

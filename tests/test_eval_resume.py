@@ -15,7 +15,8 @@ import pytest
 
 from eval.base import Record
 from eval.data.datasets import Question
-from eval.errors import EvalError
+from eval.errors import EvalError, Stopped
+from eval.publish import figures, measure
 from eval.run import run_evaluation
 from eval.view import CorpusFacts, RunView
 from tests.scripted import QUESTIONS, Scripted, closed_book, cosine, cut_lines, lines_of, run, sets
@@ -321,3 +322,35 @@ def test_a_run_of_another_format_is_told_as_that(tmp_path: Path) -> None:
     (tmp_path / "run" / "run.json").write_text(json.dumps(manifest | {"format": 1}))
     with pytest.raises(EvalError, match="has format 1, and this version reads 2"):
         RunView.open(tmp_path / "run")
+
+
+def test_a_run_that_is_asked_to_stop_ends_between_batches_and_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    whole = run_evaluation(sets(), [closed_book(), cosine()], tmp_path / "whole", batch_size=2)
+    system = cosine()
+    asked = iter([False, False, False, True])
+    with pytest.raises(Stopped):
+        run_evaluation(sets(), [closed_book(), system], tmp_path / "run", batch_size=2, stop=lambda: next(asked))
+    # Two batches of two and one of one by the first system: the second one had not begun.
+    assert len(lines_of(tmp_path / "run")) == 5 and not system.asked
+    assert not (tmp_path / "run/metrics.json").exists()
+    resumed = run_evaluation(sets(), [closed_book(), cosine()], tmp_path / "run", batch_size=2)
+    assert (resumed.kept, resumed.computed) == (5, 5)
+    assert resumed.metrics == whole.metrics and lines_of(tmp_path / "run") == lines_of(tmp_path / "whole")
+
+
+def test_asking_again_can_be_stopped_too(tmp_path: Path) -> None:
+    ask = {"batch_size": 4, "recheck": 4}
+    stop = iter([False, False, False, False, True])
+    with pytest.raises(Stopped):
+        run_evaluation(sets(), [closed_book(), cosine()], tmp_path / "run", stop=lambda: next(stop), **ask)
+    assert len(lines_of(tmp_path / "run")) == 10 and not (tmp_path / "run/recheck.json").exists()
+    run_evaluation(sets(), [closed_book(), cosine()], tmp_path / "run", **ask)
+    assert (tmp_path / "run/recheck.json").exists()
+
+
+def test_figures_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    result = run_evaluation(sets(), [closed_book(), cosine()], tmp_path / "run", batch_size=2, measures=["nDCG@3"])
+    view = RunView.open(tmp_path / "run")
+    assert figures(view) == result.metrics == measure(view)
+    (tmp_path / "run/metrics.json").write_text('{"systems": [{"older": 1}]}')
+    assert figures(view) == result.metrics

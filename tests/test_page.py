@@ -105,7 +105,7 @@ def test_a_question_is_answered_on_both_sides_without_a_request_to_elsewhere(
         assert all(re.search(FACTORS[name], card) for card in cards), cards
         assert "Winstanley" in cards[0]
     expect(page.locator("#verdict")).to_contain_text("same encoder, different scoring")
-    expect(page.locator("#verdict")).to_contain_text(re.compile(r"Mean magnitude \|d\|: \d"))
+    expect(page.locator("#verdict")).to_contain_text(re.compile(r"magnitude percentile \d+"))
     expect(page.locator("#verdict")).to_contain_text("trained for cosine")
     page.screenshot(path=tmp_path / "wide.png", full_page=True)
     assert not complaints
@@ -135,7 +135,9 @@ def test_other_retrievers_can_be_chosen_and_closed_book_shows_no_passages(url: s
     page.get_by_role("button", name="Compare").click()
     wait_for_answers(page)
     cards = _side(page, "a")[1]
-    assert len(cards) == 3 and all(re.search(r"score \d+\.\d{3}$", card) for card in cards), cards
+    assert len(cards) == 3 and all(
+        re.search(r"score \d+\.\d{3} magnitude percentile \d+ · \d+ words$", card) for card in cards
+    ), cards
     assert _side(page, "b")[1] == []
     expect(page.locator("#side-b")).to_contain_text("No passages")
     page.context.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from eval.compare import RunComparison, SystemPair
 from eval.flips import Flip, FlipGroup, Side, count_flips
@@ -25,25 +25,40 @@ def comparison_markdown(comparison: RunComparison) -> str:
     return "# Comparison of two runs\n\n" + _render(comparison, markdown, lambda title: f"## {title}") + "\n"
 
 
-def _render(comparison: RunComparison, render: Callable[[Table], str], heading: Callable[[str], str]) -> str:
-    parts = [heading(f"{comparison.first} against {comparison.second}"), _listed(_facts(comparison))]
+def blocks(comparison: RunComparison) -> Iterator[str | list[str] | Table]:
+    """What there is to say, in no format yet: headings, lists of sentences and tables, in their order."""
+    yield f"{comparison.first} against {comparison.second}"
+    yield _facts(comparison)
     if comparison.differences:
-        parts += [heading("What differs between the runs"), _listed(comparison.differences)]
-    parts += [heading("Answers and rankings"), render(_overview(comparison.pairs))]
+        yield "What differs between the runs"
+        yield comparison.differences
+    yield "Answers and rankings"
+    yield _overview(comparison.pairs)
     # Of two systems by different names nobody expects the same answers.
     alike = [pair for pair in comparison.pairs if pair.first == pair.second]
     if alike:
-        parts.append(_listed([f"{pair.name} on {pair.dataset}: {pair.explanation}" for pair in alike]))
+        yield [f"{pair.name} on {pair.dataset}: {pair.explanation}" for pair in alike]
     for dataset in dict.fromkeys(pair.dataset for pair in comparison.pairs):
         own = [figure for pair in comparison.pairs if pair.dataset == dataset for figure in pair.comparisons]
         found = tables.comparisons(own)
         if found is not None:
-            parts += [heading(f"{found.title} on {dataset}"), render(found)]
+            yield f"{found.title} on {dataset}"
+            yield found
     for pair in comparison.pairs:
         if pair.flips:
             shown = f", the first {FLIPS} of {len(pair.flips)}" if len(pair.flips) > FLIPS else ""
-            title = f"Flips of {pair.name} on {pair.dataset}{shown}"
-            parts += [heading(title), render(_flips(pair.flips[:FLIPS])), _listed(_percentiles(pair))]
+            yield f"Flips of {pair.name} on {pair.dataset}{shown}"
+            yield _flips(pair.flips[:FLIPS])
+            yield _percentiles(pair)
+
+
+def _render(comparison: RunComparison, render: Callable[[Table], str], heading: Callable[[str], str]) -> str:
+    parts = []
+    for block in blocks(comparison):
+        if isinstance(block, str):
+            parts.append(heading(block))
+        else:
+            parts.append(render(block) if isinstance(block, Table) else _listed(block))
     return "\n\n".join(parts)
 
 

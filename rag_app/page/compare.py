@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rag_app.answers import Answer
@@ -16,6 +16,9 @@ SAME_RANKING = (
     "The two differ at most in the question's magnitude, which is the same for every passage: scores differ, the order "
     "cannot."
 )
+
+ALIKE = 3.0
+"""Mean percentiles that are nearer than this are called alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,14 @@ class Move:
     """Where a passage stands against the other side.
 
     Attributes:
-        kind: "up" and "down" by `places`, "same", or "only" when the other side does not show it.
+        kind: "up" and "down" by `places`, "same", or "only" when the other side's ranking does not reach it.
         places: Ranks between the two sides, never negative.
+        there: Its rank on the other side; 0 where that is not known.
     """
 
     kind: Literal["up", "down", "same", "only"]
     places: int = 0
+    there: int = 0
 
 
 def describe_side(pipeline: Pipeline, name: str) -> Side:
@@ -91,19 +96,18 @@ def describe_side(pipeline: Pipeline, name: str) -> Side:
     return Side(name, pipeline.config.retriever(name).kind, notes=notes)
 
 
-def moves(hits: Sequence[Hit], others: Sequence[Hit]) -> list[Move]:
-    """The move of each of `hits` against the ranks that `others` gives the same passages."""
-    ranks = {hit.passage.id: hit.rank for hit in others}
-    found = []
-    for hit in hits:
-        other = ranks.get(hit.passage.id)
-        if other is None:
-            found.append(Move("only"))
-        elif other == hit.rank:
-            found.append(Move("same"))
-        else:
-            found.append(Move("up" if hit.rank < other else "down", abs(hit.rank - other)))
-    return found
+def move(rank: int, there: int | None) -> Move:
+    """From a passage's rank here and on the other side, None where that ranking does not reach it."""
+    if there is None:
+        return Move("only")
+    if there == rank:
+        return Move("same", there=there)
+    return Move("up" if rank < there else "down", abs(rank - there), there)
+
+
+def moves(hits: Sequence[Hit], ranks: Mapping[str, int]) -> list[Move]:
+    """The move of each of `hits` against the other side's ranks by passage id."""
+    return [move(hit.rank, ranks.get(hit.passage.id)) for hit in hits]
 
 
 def factors(hit: Hit, similarity: Similarity | None) -> list[Factor]:
@@ -119,6 +123,8 @@ def factors(hit: Hit, similarity: Similarity | None) -> list[Factor]:
 
 def badge(left: Side, right: Side) -> tuple[str, str]:
     """What the comparison isolates: a label of a few words, and a sentence that explains it."""
+    if left.kind == right.kind == "unknown":
+        return "nothing to compare", "Neither of the two retrievers could be loaded."
     if "unknown" in (left.kind, right.kind):
         return "one side only", "One of the two retrievers could not be loaded."
     if left.name == right.name:
@@ -150,27 +156,49 @@ def badge(left: Side, right: Side) -> tuple[str, str]:
     )
 
 
-def sentence(sides: tuple[Side, Side], answers: tuple[Answer, Answer]) -> str:
-    """In words: how many passages the two sides share, and how long their vectors are on each side."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one side found, beside the hits that are shown.
+
+    Attributes:
+        ranks: Rank by passage id, as deep as its ranking was looked at.
+        percentiles: Of each hit's magnitude among its index's, in percent; None where there is none.
+    """
+
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    percentiles: tuple[float | None, ...] = ()
+
+    @property
+    def mean_percentile(self) -> float | None:
+        """Over the hits; None where none has a magnitude."""
+        known = [percentile for percentile in self.percentiles if percentile is not None]
+        return sum(known) / len(known) if known else None
+
+
+def sentence(sides: tuple[Side, Side], answers: tuple[Answer, Answer], found: tuple[Found, Found]) -> str:
+    """In words: the passages both sides share, how many moved, and how large the magnitudes are on each side."""
     left, right = answers
-    if not (sides[0].ranks and sides[1].ranks) or not (left.hits or right.hits):
+    if not (sides[0].ranks and sides[1].ranks):
         return ""
+    if not (left.hits or right.hits):
+        return "Neither side found a passage."
+    for side, answer in zip(sides, answers, strict=True):
+        if not answer.hits:
+            return "" if answer.error else f"{side.name} found no passage."
     parts = [_overlap(left.hits, right.hits)]
-    means = [mean_norm(answer.hits) for answer in answers]
+    if [hit.passage.id for hit in left.hits] != [hit.passage.id for hit in right.hits]:
+        parts.append(_promotions(sides, answers, found))
+    means = found[0].mean_percentile, found[1].mean_percentile
     if means[0] is not None and means[1] is not None:
-        scale = (
-            "" if sides[0].encoder_fingerprint == sides[1].encoder_fingerprint else ", each encoder on its own scale"
-        )
-        parts.append(
-            f"Mean magnitude |d|: {means[0]:.2f} under {sides[0].name}, {means[1]:.2f} under {sides[1].name}{scale}."
-        )
+        parts.append(_magnitudes((sides[0].name, sides[1].name), (means[0], means[1])))
     return " ".join(parts)
 
 
-def mean_norm(hits: Sequence[Hit]) -> float | None:
-    """Mean length of the passages' vectors; None where there are none."""
-    norms = [hit.norm for hit in hits if hit.norm is not None]
-    return sum(norms) / len(norms) if norms else None
+def promotions(answers: tuple[Answer, Answer], found: tuple[Found, Found]) -> tuple[int, int]:
+    """How many passages the right side shows above their rank on the left, and how many of the left's it ranks lower."""
+    up = sum(found_.kind in ("up", "only") for found_ in moves(answers[1].hits, found[0].ranks))
+    down = sum(found_.kind in ("up", "only") for found_ in moves(answers[0].hits, found[1].ranks))
+    return up, down
 
 
 def _treatment(side: Side) -> str:
@@ -183,7 +211,7 @@ def _overlap(left: Sequence[Hit], right: Sequence[Hit]) -> str:
     ids = [[hit.passage.id for hit in hits] for hits in (left, right)]
     shared = len(set(ids[0]) & set(ids[1]))
     most = max(len(ids[0]), len(ids[1]))
-    passages = "1 passage" if most == 1 else f"{most} passages"
+    passages = _passages(most)
     if ids[0] == ids[1]:
         return f"Both sides rank the same {passages} in the same order."
     if shared == most:
@@ -191,3 +219,24 @@ def _overlap(left: Sequence[Hit], right: Sequence[Hit]) -> str:
     if not shared:
         return "The two sides have no passage in common."
     return f"The two sides share {shared} of {passages}."
+
+
+def _promotions(sides: tuple[Side, Side], answers: tuple[Answer, Answer], found: tuple[Found, Found]) -> str:
+    up, down = promotions(answers, found)
+    return f"From {sides[0].name} to {sides[1].name}, {_passages(up)} moved up and {down} down."
+
+
+def _magnitudes(names: tuple[str, str], means: tuple[float, float]) -> str:
+    low, high = sorted((0, 1), key=lambda side: means[side])
+    if means[high] - means[low] < ALIKE:
+        return (
+            f"Magnitudes are alike: mean percentile {means[0]:.0f} under {names[0]}, {means[1]:.0f} under {names[1]}."
+        )
+    return (
+        f"{names[high]} found the longer vectors: mean magnitude percentile {means[high]:.0f}, against {means[low]:.0f} "
+        f"under {names[low]}."
+    )
+
+
+def _passages(count: int) -> str:
+    return "1 passage" if count == 1 else f"{count} passages"

@@ -1,20 +1,26 @@
-"""Comparisons as HTML.
+"""What stands around the passages, as HTML: the verdict, the answers, the seconds, the dial.
 
 Everything that is not written in this file is escaped: corpora, questions and answers are untrusted.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
 from rag_app.answers import Answer
-from rag_app.page.compare import Factor, Move, Side, badge, factors, moves, sentence
+from rag_app.page.cards import card_id, render_move, render_pieces
+from rag_app.page.compare import Side, badge, sentence
+from rag_app.page.dial import Candidates, Dialled, turn
+from rag_app.page.golds import Golds, declines, mark_answer
+from rag_app.page.marks import Piece, differences, same_words, support
+from rag_app.page.plots import render_candidates, render_scatter
 from rag_app.page.run import NO_READER, Snapshot, Stage
-from retriever.base import Hit
+from rag_app.page.share import download, permalink
 
-EXCERPT_WORDS = 55
-"""A passage up to a third longer is shown whole; of a longer one, this many words and the rest on demand."""
+MOST_GOLDS = 4
+"""So many golds are named; some questions have hundreds of spellings."""
 
 _STAGES = {
     "encode": "encode",
@@ -30,73 +36,100 @@ def render_header(title: str, explanation: str) -> str:
     return f'<header class="mg-header"><h1>{escape(title)}</h1><p>{escape(explanation)}</p></header>'
 
 
-def render_verdict(snapshot: Snapshot) -> str:
-    """Badge, what it means, and the differences in words."""
+def render_verdict(snapshot: Snapshot, corpus: str = "") -> str:
+    """Badge, what it means, the differences in words, and in the end whose answer is right and what to take along."""
     label, explanation = badge(*snapshot.sides)
-    words = sentence(snapshot.sides, snapshot.answers)
+    words = sentence(snapshot.sides, snapshot.answers, snapshot.found)
+    told = outcome(snapshot)
     return (
-        f'<div class="mg-verdict" role="status"><span class="mg-badge">{escape(label)}</span>'
-        f'<p class="mg-words">{escape(words or explanation)}</p>'
+        f'<div class="mg-verdict"><div role="status"><span class="mg-badge">{escape(label)}</span>'
+        + (f'<p class="mg-outcome">{escape(told)}</p>' if told else "")
+        + f'<p class="mg-words">{escape(words or explanation)}</p>'
         + (f'<p class="mg-explanation">{escape(explanation)}</p>' if words else "")
-        + _notes(snapshot.sides)
-        + "</div>"
+        + f"</div>{_notes(snapshot.sides)}{_take_along(snapshot, corpus) if snapshot.done else ''}</div>"
     )
 
 
 def render_message(message: str) -> str:
     """Something to tell in place of a comparison."""
-    return f'<div class="mg-verdict mg-message" role="status"><p class="mg-words">{escape(message[:1].upper() + message[1:])}</p></div>'
+    shown = _with_code(message[:1].upper() + message[1:])
+    return f'<div class="mg-verdict mg-message" role="status"><p class="mg-words">{shown}</p></div>'
 
 
-def render_answer(side: Side, answer: Answer, stage: Stage) -> str:
-    """Who answers, and the answer as far as it has come."""
+def outcome(snapshot: Snapshot) -> str:
+    """Which answer is right, or whether they differ; "" until both are there."""
+    left, right = snapshot.answers
+    if not snapshot.done or left.error or right.error:
+        return ""
+    names = [side.name for side in snapshot.sides]
+    if snapshot.golds is None:
+        if not (left.answer and right.answer):
+            return ""
+        return "Both gave the same answer." if same_words(left.answer, right.answer) else "The answers differ."
+    rights = [mark_answer(answer.answer, snapshot.golds).right for answer in snapshot.answers]
+    if not snapshot.golds.answers:
+        said = {2: "both readers said so", 0: "neither answer says so"}.get(sum(rights))
+        return f"The corpus has no answer to this: {said or f'only {names[rights.index(True)]} said so'}."
+    if all(rights):
+        return "Both answers are right."
+    if not any(rights):
+        return "Neither answer matches the gold exactly."
+    return f"{names[rights.index(True)]}’s answer is right, {names[rights.index(False)]}’s does not match the gold."
+
+
+def render_answer(snapshot: Snapshot, side: int) -> str:
+    """Who answers, the answer as far as it has come, where it stands and how it scores."""
+    shown, answer, stage = snapshot.sides[side], snapshot.answers[side], snapshot.stages[side]
+    finished = stage == "done" and answer.answer and not answer.error
     return (
-        f'<section class="mg-answer" aria-label="Answer of {escape(side.name)}">'
-        f"<h2>{escape(side.name)}</h2>"
-        f'<p class="mg-how">{escape(_how(side))}</p>'
-        f"{_answer_text(side, answer, stage)}"
-        f"{_dropped(answer)}"
-        "</section>"
+        f'<section class="mg-answer" aria-label="Answer of {escape(shown.name)}">'
+        f"<h2>{escape(shown.name)}</h2>"
+        f'<p class="mg-how">{escape(_how(shown))}</p>'
+        f"{_answer_text(answer, stage, _compared(snapshot, side))}"
+        + (_score(answer.answer, snapshot.golds) + _support(snapshot, side) if finished else "")
+        + f"{_dropped(answer)}</section>"
     )
 
 
-def render_passages(side: Side, answer: Answer, other: Answer) -> str:
-    """A retriever's passages as cards."""
-    if side.kind == "closed-book":
-        return '<p class="mg-empty">No passages: the reader answers from what it learnt in training.</p>'
-    if side.kind == "unknown":
+def render_seconds(snapshot: Snapshot, side: int) -> str:
+    """The time of each stage once all are known, and the prompt on demand."""
+    answer = snapshot.answers[side]
+    if snapshot.stages[side] != "done" or not answer.timings:
         return ""
-    if not answer.hits:
-        return '<p class="mg-empty">Nothing found: no passage fits this question.</p>'
-    against: Sequence[Move | None] = moves(answer.hits, other.hits) if other.hits else [None] * len(answer.hits)
-    cards = "".join(_card(hit, move, side) for hit, move in zip(answer.hits, against, strict=True))
-    return f'<ol class="mg-cards" aria-label="Passages of {escape(side.name)}">{cards}</ol>'
+    parts = [f"{_STAGES.get(name, name)} {_time(seconds)}" for name, seconds in answer.timings.items()]
+    prompt = (
+        f'<details class="mg-prompt"><summary>The prompt, {answer.prompt_tokens} tokens</summary>'
+        f"<pre>{escape(answer.prompt)}</pre></details>"
+        if answer.prompt
+        else ""
+    )
+    return f'<p class="mg-seconds">{escape(" · ".join(parts))}</p>{prompt}'
 
 
-def render_seconds(answer: Answer, stage: Stage) -> str:
-    """Seconds by stage, once they are all known."""
-    if stage != "done" or not answer.timings:
-        return ""
-    parts = [f"{_STAGES.get(name, name)} {seconds:.2f} s" for name, seconds in answer.timings.items()]
-    return f'<p class="mg-seconds">{escape(" · ".join(parts))}</p>'
+def render_dial(candidates: Candidates, gamma_d: float, choices: int = 1) -> tuple[str, str]:
+    """The ranking under γd as a list, and the plot that shows why; `choices` counts the indexes that may be dialled."""
+    turned = turn(candidates, gamma_d)
+    return (
+        _dialled(candidates, turned, gamma_d, choices),
+        render_scatter(candidates, turned, gamma_d) + render_candidates(candidates, turned),
+    )
 
 
-def render_factors(hit: Hit, similarity_factors: Sequence[Factor]) -> str:
-    """The score as the product of the factors it keeps, then, greyed, those it drops; alone where it has none."""
-    score = f"{hit.score:.3f}"
-    kept = [factor for factor in similarity_factors if factor.exponent > 0]
-    dropped = [factor for factor in similarity_factors if factor.exponent <= 0]
-    if not kept:
-        return f'<span class="mg-factor"><i>score</i> <b>{score}</b></span>'
-    product = '<span class="mg-times"> × </span>'.join(_factor(factor) for factor in kept)
-    if len(kept) > 1 or kept[0].exponent < 1:
-        product += f'<span class="mg-times"> = </span><b class="mg-score">{score}</b>'
-    if dropped:
-        left_out = " ".join(_factor(factor) for factor in dropped)
-        product += (
-            f' <span class="mg-dropped" title="This similarity drops these factors">not counted: {left_out}</span>'
-        )
-    return product
+def _dialled(candidates: Candidates, turned: Sequence[Dialled], gamma_d: float, choices: int) -> str:
+    home = candidates.names[candidates.home]
+    entries = "".join(
+        f'<li><details><summary><span class="mg-rank">{one.rank}</span><span class="mg-dial-title">'
+        f"{escape(one.candidate.title)}</span>{render_move(one.move, than=f'under {home}')}</summary>"
+        f"<p>{escape(one.candidate.excerpt)}</p></details></li>"
+        for one in turned
+    )
+    moved = sum(one.move.kind != "same" for one in turned)
+    told = f"{moved} of {len(turned)} moved against {home}" if moved else f"as {home} ranks them"
+    score = {0.0: "cosine × |d|", 1.0: "cosine alone"}.get(gamma_d, f"cosine × |d|<sup>{1 - gamma_d:.2f}</sup>")
+    return (
+        f'<div class="mg-dialled{" mg-choice" if choices > 1 else ""}"><p class="mg-formula" role="status">Score: <b>{score}</b>, {escape(told)}.</p>'
+        f'<ol aria-label="Passages as the dial ranks them">{entries}</ol></div>'
+    )
 
 
 def _notes(sides: tuple[Side, Side]) -> str:
@@ -113,42 +146,11 @@ def _notes(sides: tuple[Side, Side]) -> str:
     )
 
 
-def _factor(factor: Factor) -> str:
-    power = "" if factor.exponent in (0.0, 1.0) else f"<sup>{factor.exponent:.2g}</sup>"
-    digits = 4 if factor.label == "cosine" else 3
-    return f'<span class="mg-factor"><i>{factor.label}</i>{power} {factor.value:.{digits}f}</span>'
-
-
-def _card(hit: Hit, move: Move | None, side: Side) -> str:
-    title = hit.passage.title or hit.passage.id
-    moved = _move(move) if move else ""
+def _take_along(snapshot: Snapshot, corpus: str) -> str:
     return (
-        f'<li class="mg-card"><div class="mg-top"><span class="mg-rank">{hit.rank}</span>'
-        f"<h3>{escape(title)}</h3>{moved}</div>"
-        f"{_text(hit.passage.text)}"
-        f'<p class="mg-factors">{render_factors(hit, factors(hit, side.similarity))}</p></li>'
-    )
-
-
-def _move(move: Move) -> str:
-    places = f"{move.places} place{'s' if move.places != 1 else ''}"
-    shown, words = {
-        "up": (f"▲ {move.places}", f"{places} higher than on the other side"),
-        "down": (f"▼ {move.places}", f"{places} lower than on the other side"),
-        "same": ("=", "same rank as on the other side"),
-        "only": ("only here", "not among the passages of the other side"),
-    }[move.kind]
-    return f'<span class="mg-move mg-{move.kind}" title="{words}" role="img" aria-label="{words}">{shown}</span>'
-
-
-def _text(text: str) -> str:
-    words = text.split()
-    if len(words) <= EXCERPT_WORDS * 4 / 3:
-        return f'<p class="mg-text">{escape(" ".join(words))}</p>'
-    start, rest = " ".join(words[:EXCERPT_WORDS]), " ".join(words[EXCERPT_WORDS:])
-    return (
-        f'<p class="mg-text">{escape(start)} …</p><details class="mg-rest"><summary>'
-        f'{len(words) - EXCERPT_WORDS} more words</summary><p class="mg-text">… {escape(rest)}</p></details>'
+        '<p class="mg-take">'
+        f'<a href="{escape(permalink(snapshot, corpus))}">Link to this comparison</a>'
+        f'<a href="{escape(download(snapshot))}" download="comparison.json">Save as JSON</a></p>'
     )
 
 
@@ -170,17 +172,58 @@ def _how(side: Side) -> str:
     return HOW.get(side.kind, "could not be loaded")
 
 
-def _answer_text(side: Side, answer: Answer, stage: Stage) -> str:
+def _compared(snapshot: Snapshot, side: int) -> list[Piece]:
+    """The answer, its words that the other side's lacks marked once both are there."""
+    answers = snapshot.answers
+    if not snapshot.done or any(answer.error or not answer.answer or declines(answer.answer) for answer in answers):
+        return [Piece(answers[side].answer)]
+    return differences(answers[0].answer, answers[1].answer)[side]
+
+
+def _answer_text(answer: Answer, stage: Stage, pieces: Sequence[Piece]) -> str:
     if answer.error:
         hint = ""
         if answer.error.startswith(NO_READER):
             hint = " Retrieval works without it. <code>magrag doctor</code> says what is installed and what is missing."
-        return f'<p class="mg-error" role="alert">{escape(answer.error.rstrip("."))}.{hint}</p>'
+        return f'<p class="mg-error" role="alert">{_with_code(answer.error.rstrip("."))}.{hint}</p>'
     if stage == "waiting" or (stage == "answering" and not answer.answer):
         return '<p class="mg-text-answer mg-pending">reading …</p>'
     if not answer.answer:
         return '<p class="mg-text-answer mg-pending">The reader gave no answer.</p>'
-    return f'<p class="mg-text-answer mg-{stage}">{escape(answer.answer)}</p>'
+    return f'<p class="mg-text-answer mg-{stage}">{render_pieces(pieces)}</p>'
+
+
+def _score(answer: str, golds: Golds | None) -> str:
+    if golds is None:
+        return ""
+    mark = mark_answer(answer, golds)
+    sign = '<b class="mg-right">✓</b>' if mark.right else '<b class="mg-wrong">✗</b>'
+    if not golds.answers:
+        return f'<p class="mg-score-line">{sign} {"Rightly says so" if mark.right else "Answers"}: no passage holds an answer.</p>'
+    f1 = "" if mark.f1 is None else f" · F1 {mark.f1:.2f}"
+    named = ", ".join(golds.answers[:MOST_GOLDS])
+    more = len(golds.answers) - MOST_GOLDS
+    return (
+        f'<p class="mg-score-line">{sign} EM {int(mark.right)}{f1} · golds: {escape(named)}'
+        f"{f' and {more} more' if more > 0 else ''}</p>"
+    )
+
+
+def _support(snapshot: Snapshot, side: int) -> str:
+    """Links to the passages that the answer's words stand in."""
+    answer = snapshot.answers[side]
+    if not answer.hits:
+        return ""
+    found = support(answer.answer, [f"{hit.passage.title} {hit.passage.text}" for hit in answer.hits])
+    if found is None:
+        return ""
+    if not found.places:
+        return '<p class="mg-cites">Its words stand in no passage shown here: the reader brought them along.</p>'
+    links = ", ".join(
+        f'<a href="#{card_id(side, answer.hits[place].rank)}">{answer.hits[place].rank}</a>' for place in found.places
+    )
+    where = f"passage{'s' if len(found.places) > 1 else ''} {links}"
+    return f'<p class="mg-cites">{"In" if found.whole else "Its words, not together, in"} {where}</p>'
 
 
 def _dropped(answer: Answer) -> str:
@@ -190,3 +233,12 @@ def _dropped(answer: Answer) -> str:
     if answer.cut:
         parts.append("the last passage shortened for length")
     return f'<p class="mg-left-out">{"; ".join(parts)}.</p>' if parts else ""
+
+
+def _time(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 0.95 else f"{seconds:.1f} s"
+
+
+def _with_code(message: str) -> str:
+    """Escaped, with what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(message))

@@ -1,4 +1,4 @@
-"""The page's colours and type, for light and dark; the rest is in assets/page.css."""
+"""The page's colours and type, for light and dark; the rest is in assets/*.css."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import gradio as gr
 
 ASSETS = Path(__file__).parent.parent / "assets"
-CSS = ASSETS / "page.css"
+CSS = [ASSETS / "page.css", ASSETS / "figures.css"]
 ICON = ASSETS / "icon.svg"
 
 

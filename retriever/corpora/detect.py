@@ -16,14 +16,14 @@ from retriever.corpora.lines import UTF8_BOM, is_gzip, read_head
 from retriever.corpora.parsers import PARSERS, document_kind
 from retriever.corpora.records import ID_NAMES, TEXT_NAMES, check_columns, find_fields
 from retriever.corpora.report import Fault, Source
-from retriever.corpora.tables import JsonlSource, TsvSource
+from retriever.corpora.tables import JsonlSource, TableSource, find_delimiter, header_cells, parse_object
 from retriever.errors import RetrieverError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 KNOWN = (
-    'JSONL with id and text (or contents), TSV with a header "id<TAB>text<TAB>title", '
+    'JSONL with id and text (or contents), CSV or TSV with a header such as "id<TAB>text<TAB>title", '
     "or a document (.txt .md .html .pdf .docx)"
 )
 BEIR_CORPUS = ("corpus.jsonl", "corpus.jsonl.gz")
@@ -63,19 +63,21 @@ def open_source(
     kind = sniff(path, mapping)
     if kind == "jsonl":
         return JsonlSource(path, mapping)
-    if kind == "tsv":
-        return TsvSource(path, mapping)
+    if kind == "table":
+        return TableSource(
+            path, mapping, find_delimiter(_first_line(read_head(path)).decode("utf-8", "replace"), _wanted(mapping))
+        )
     if mapping:
         raise RetrieverError(f"{path} is a document ({kind}), which has no columns to map")
     return DocumentSource(path, [(path, kind)], 0, chunking, tokenizer)
 
 
 def sniff(path: Path, columns: Mapping[str, str]) -> str:
-    """Format of a file: "jsonl", "tsv", or a parser's name.
+    """Format of a file: "jsonl", "table", or a parser's name.
 
     Args:
         path: An existing file, gzipped or not.
-        columns: The user's mapping, by which a TSV header is recognised too.
+        columns: The user's mapping, by which a table's header is recognised too.
 
     Raises:
         RetrieverError: None of the known formats, or known to be something else.
@@ -87,31 +89,65 @@ def sniff(path: Path, columns: Mapping[str, str]) -> str:
         raise RetrieverError(f"{path} holds no passages: the file is empty")
     if head.startswith(_LFS_MARK):
         raise RetrieverError(f"{path} is a Git LFS pointer and not the data itself: run git lfs pull")
-    first = next((line for line in head.removeprefix(UTF8_BOM).splitlines() if line.strip()), b"").strip(b"\r\n")
-    kind = _table_kind(path, head, first, suffix, columns) or document_kind(head, suffix)
+    kind = _table_kind(path, head, suffix, columns) or document_kind(head, suffix)
     if kind is None:
         raise RetrieverError(f"cannot tell the format of {path}: it must be {KNOWN}")
-    if kind not in ("jsonl", "tsv") and is_gzip(path):
+    if kind not in ("jsonl", "table") and is_gzip(path):
         raise RetrieverError(f"{path} is a gzipped document ({kind}): unpack it first")
     return kind
 
 
-def _table_kind(path: Path, head: bytes, first: bytes, suffix: str, columns: Mapping[str, str]) -> str | None:
-    """Whether the file has a passage a line; a clearly named table with a wrong first line is still a table."""
-    names = set(first.decode("utf-8", "replace").replace('"', "").split("\t"))
+def column_names(path: Path) -> list[str]:
+    """Names of a table's columns, or of the fields of JSONL's first object; [] for a document and for what cannot be read.
+
+    For offering people a choice of columns before the file is read as a corpus.
+    """
+    line = _first_line(read_head(path)).decode("utf-8", "replace")
+    if line.startswith("{"):
+        record = parse_object(line)
+        return [] if isinstance(record, Fault) else [str(name) for name in record]
+    if path.suffix.lower() not in (".csv", ".tsv"):
+        return []
+    return [name for name in header_cells(line, find_delimiter(line, _wanted({}))) if name]
+
+
+def _first_line(head: bytes) -> bytes:
+    """The first line of a file that is not blank, without byte-order mark and line end."""
+    return next((line for line in head.removeprefix(UTF8_BOM).splitlines() if line.strip()), b"").strip(b"\r\n")
+
+
+def _wanted(columns: Mapping[str, str]) -> set[str]:
+    """Names of columns that a header may have for ids and texts."""
     ids = {columns["id"]} if "id" in columns else set(ID_NAMES)
     texts = {columns["text"]} if "text" in columns else set(TEXT_NAMES)
-    if names & ids and names & texts:
-        return "tsv"
-    named_json = suffix in (".jsonl", ".json", ".ndjson")
-    if named_json or suffix == ".tsv":
+    return ids | texts
+
+
+def _table_kind(path: Path, head: bytes, suffix: str, columns: Mapping[str, str]) -> str | None:
+    """Whether the file has a passage a record; a clearly named table with a wrong first line is still a table."""
+    first = _first_line(head)
+    line = first.decode("utf-8", "replace")
+    ids = {columns["id"]} if "id" in columns else set(ID_NAMES)
+    texts = {columns["text"]} if "text" in columns else set(TEXT_NAMES)
+    tabbed = set(header_cells(line, "\t"))
+    if tabbed & ids and tabbed & texts:
+        return "table"
+    named_json, named_table = suffix in (".jsonl", ".json", ".ndjson"), suffix in (".tsv", ".csv")
+    if named_json or named_table:
         if head.startswith(_UTF16_MARKS):
             raise RetrieverError(f"{path} is UTF-16 text: save it as UTF-8")
         if first.startswith(b"["):
             raise RetrieverError(f"{path} is a JSON list: write one object a line (JSONL)")
-    if suffix == ".tsv":
-        header = '"id<TAB>text<TAB>title"'
-        raise RetrieverError(f"{path}: the first line must be a header with id and text, such as {header}")
+    if named_table and not _is_passage(first, columns, whole=b"\n" in head):
+        names = header_cells(line, find_delimiter(line, ids | texts))
+        # A number is a passage's: the file has no header, and "text" stands in its first line by chance.
+        if not set(names) & texts or (names[0].isdigit() and "text" not in columns):
+            have = ", ".join(name[:40] for name in names[:8])
+            raise RetrieverError(
+                f'{path}: the first line must be a header with a column for the text, such as "id<TAB>text<TAB>title"; '
+                f"it has {have} (map columns to name another)"
+            )
+        return "table"
     if named_json or _is_passage(first, columns, whole=b"\n" in head):
         return "jsonl"
     return None

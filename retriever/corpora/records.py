@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,25 @@ from retriever.passages import Passage
 ROLES = ("id", "title", "text")
 ID_NAMES = ("id", "_id")
 TEXT_NAMES = ("text", "contents")
+LINE_NUMBER = "\0line"
+"""Stands for the id's field where a table has none; no column has this name, for NUL is in none."""
+# What people call the columns of their spreadsheets, for a guess that they can correct.
+_GUESSES = {
+    "id": ("id", "_id", "docid", "doc_id", "pid", "passage_id", "key", "number", "nr"),
+    "title": ("title", "name", "heading", "headline", "subject", "question"),
+    "text": (
+        "text",
+        "contents",
+        "content",
+        "passage",
+        "body",
+        "abstract",
+        "description",
+        "answer",
+        "document",
+        "summary",
+    ),
+}
 # FlashRAG's contents: the title in double quotes (it may hold more of them), a line end, the text.
 _QUOTED_LINE = re.compile(r'"([^\n]*)"[ \t]*\r?\n')
 
@@ -47,17 +66,29 @@ def check_columns(columns: Mapping[str, str] | None) -> dict[str, str]:
     return dict(columns or {})
 
 
-def find_fields(names: Mapping[str, Any], columns: Mapping[str, str]) -> Fields | Fault:
+def guess_columns(names: Sequence[str]) -> dict[str, str]:
+    """Which of a table's own names hold id, title and text, judged by what such columns are often called."""
+    folded = {name.strip().casefold(): name for name in reversed(names)}
+    found = {
+        role: next((folded[guess] for guess in guesses if guess in folded), "") for role, guesses in _GUESSES.items()
+    }
+    return {role: name for role, name in found.items() if name}
+
+
+def find_fields(names: Mapping[str, Any], columns: Mapping[str, str], *, numbered: bool = False) -> Fields | Fault:
     """Decide by a record's names which format it has.
 
     Args:
         names: The record, or anything keyed by its field names.
         columns: What the user has mapped; it wins.
+        numbered: Whether records without an id are known by their line, LINE_NUMBER.
     """
     found: dict[str, str] = {}
     for role, usual in (("id", ID_NAMES), ("text", TEXT_NAMES)):
         candidates = (columns[role],) if role in columns else usual
         name = next((name for name in candidates if name in names), None)
+        if name is None and role == "id" and numbered and role not in columns:
+            name = LINE_NUMBER
         if name is None:
             wanted = " or ".join(f'"{name}"' for name in candidates)
             have = ", ".join(str(name)[:40] for name in list(names)[:8]) or "none"

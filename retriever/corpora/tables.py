@@ -1,20 +1,22 @@
-"""Files with one passage a line: JSONL (ours, BEIR's and FlashRAG's) and DPR's TSV."""
+"""Files with one passage a record: JSONL (ours, BEIR's and FlashRAG's), and tables with a header row (CSV, TSV, DPR's)."""
 
 from __future__ import annotations
 
 import csv
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from retriever.corpora.lines import NumberedLines, file_digest
-from retriever.corpora.records import Fields, find_fields, has_lone_surrogate, to_passage
+from retriever.corpora.records import LINE_NUMBER, Fields, find_fields, has_lone_surrogate, to_passage
 from retriever.corpora.report import Fault
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
+
+DELIMITERS = (",", ";", "\t", "|")
 
 # A quoted text that goes on for longer than this is a quotation mark that was never meant to open one.
 MOST_LINES = 200
@@ -75,15 +77,23 @@ class JsonlSource(LineSource):
             yield where, to_passage(record, fields)
 
 
-class TsvSource(LineSource):
-    """DPR's `psgs_w100.tsv`: a header, then one passage a line, written by Python's csv with tabs.
+class TableSource(LineSource):
+    """A header, then one passage a record: DPR's `psgs_w100.tsv`, and CSV as spreadsheets write it.
 
-    A field that holds a quotation mark or a line end is quoted, and its marks are doubled. Files that were written
-    without quoting are read too: where a line doesn't parse as quoted and has the right number of tabs, its marks stand
-    for themselves.
+    A field that holds a quotation mark, a delimiter or a line end is quoted, and its marks are doubled. Files that were
+    written without quoting are read too: where a line doesn't parse as quoted and has the right number of delimiters, its
+    marks stand for themselves. Without a column of ids, passages are called by the number of their first line.
+
+    Args:
+        path: The file.
+        columns: The file's own names for id, title and text.
+        delimiter: What stands between two cells.
     """
 
-    kind = "tsv"
+    def __init__(self, path: Path, columns: Mapping[str, str], delimiter: str) -> None:
+        super().__init__(path, columns)
+        self.delimiter = delimiter
+        self.kind = "tsv" if delimiter == "\t" else f"csv {delimiter}"
 
     def items(self) -> Iterator[tuple[str, Passage | Fault]]:
         """Passages and faults in file order; a passage over several lines is named by its first.
@@ -101,22 +111,37 @@ class TsvSource(LineSource):
             if isinstance(line, Fault):
                 yield where, line
             elif header is None or fields is None:
-                header = _quoted_cells(line) or line.split("\t")
-                found = find_fields(dict.fromkeys(header), self.columns)
+                header = header_cells(line, self.delimiter)
+                found = find_fields(dict.fromkeys(header), self.columns, numbered=True)
                 if isinstance(found, Fault):
                     raise RetrieverError(f"{where}: the header has {found.detail}")
                 fields = found
             else:
-                cells = _quoted_cells(line)
+                cells = _quoted_cells(line, self.delimiter)
                 if cells is None:
-                    cells = _continued(number, line, lines, len(header))
+                    cells = _continued(number, line, lines, len(header), self.delimiter)
                 if cells is None or len(cells) != len(header):
-                    cells = line.split("\t")
+                    cells = line.split(self.delimiter)
                 if len(cells) == len(header):
-                    yield where, to_passage(dict(zip(header, cells, strict=True)), fields)
+                    record: dict[str, Any] = dict(zip(header, cells, strict=True))
+                    if fields.id == LINE_NUMBER:
+                        record[LINE_NUMBER] = number
+                    yield where, to_passage(record, fields)
                 else:
                     detail = f"the header has {len(header)} columns, the line {len(cells)} (or a quote is not closed)"
-                    yield where, Fault("invalid TSV", detail)
+                    yield where, Fault("invalid TSV" if self.delimiter == "\t" else "invalid CSV", detail)
+
+
+def header_cells(line: str, delimiter: str) -> list[str]:
+    """Names of a table's columns, from its first line."""
+    return [cell.strip() for cell in _quoted_cells(line, delimiter) or line.split(delimiter)]
+
+
+def find_delimiter(line: str, names: Collection[str]) -> str:
+    """What separates the cells of a header: what makes most cells, and above all most of the given `names`."""
+    return max(
+        DELIMITERS, key=lambda own: (len(set(names) & set(header_cells(line, own))), len(header_cells(line, own)))
+    )
 
 
 class _Lines:
@@ -136,15 +161,15 @@ class _Lines:
         self._returned.extendleft(reversed(lines))
 
 
-def _quoted_cells(line: str) -> list[str] | None:
+def _quoted_cells(line: str, delimiter: str) -> list[str] | None:
     """Cells of one record, or None when its quotes are not as csv writes them."""
     try:
-        return next(csv.reader([line], delimiter="\t", strict=True))
+        return next(csv.reader([line], delimiter=delimiter, strict=True))
     except csv.Error:
         return None
 
 
-def _continued(number: int, line: str, lines: _Lines, width: int) -> list[str] | None:
+def _continued(number: int, line: str, lines: _Lines, width: int, delimiter: str) -> list[str] | None:
     """Cells of a record whose quoted text goes on over the next lines; None, and nothing taken, when none ends soon."""
     if line.count('"') % 2 == 0:  # none is open
         return None
@@ -157,7 +182,7 @@ def _continued(number: int, line: str, lines: _Lines, width: int) -> list[str] |
         line += "\n" * (following - number) + more
         number = following
         if more.count('"') % 2:  # the quote ends here, or nowhere
-            cells = _quoted_cells(line)
+            cells = _quoted_cells(line, delimiter)
             if cells is not None and len(cells) == width:
                 return cells
             break

@@ -136,6 +136,46 @@ def line_chart(lines: Sequence[tuple[int, Sequence[float]]], label: str, k: int)
     return f'<svg class="chart" viewBox="0 0 420 240" role="img" aria-label="{text(label)}">{"".join(parts)}</svg>'
 
 
+def columns(edges: Sequence[float], counts: Sequence[int], label: str, axis_label: str) -> str:
+    """A histogram of passages.
+
+    Args:
+        edges: Of the bins, one more than there are counts.
+        counts: Of each bin.
+        label: What a screen reader says of the chart.
+        axis_label: Under the chart.
+    """
+    left, right, top, bottom = 76.0, 624.0, 20.0, 336.0
+    scale = scale_for([0, max(counts)], tight=False)
+    across = scale_for(edges)
+    width = (edges[-1] - edges[0]) or 1.0
+
+    def x(value: float) -> float:
+        return left + (right - left) * (value - edges[0]) / width
+
+    def y(value: float) -> float:
+        return bottom - (bottom - top) * (value - scale.low) / (scale.high - scale.low)
+
+    parts = []
+    for mark in scale.marks:
+        parts.append(f'<line class="grid" x1="{left:.0f}" x2="{right:.0f}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>')
+        parts.append(f'<text x="{left - 10:.0f}" y="{y(mark) + 7:.1f}" text-anchor="end">{scale.label(mark)}</text>')
+    for lower, upper, count in zip(edges, edges[1:], counts, strict=False):
+        parts.append(
+            f'<rect class="column" x="{x(lower):.1f}" width="{x(upper) - x(lower):.1f}" y="{y(count):.1f}" '
+            f'height="{bottom - y(count):.1f}"><title>{lower:.3f} to {upper:.3f}: {count:,}</title></rect>'
+        )
+    for mark in across.marks:
+        if edges[0] <= mark <= edges[-1]:
+            parts.append(
+                f'<text x="{x(mark):.1f}" y="{bottom + 28:.0f}" text-anchor="middle">{across.label(mark)}</text>'
+            )
+    parts.append(f'<text x="{(left + right) / 2:.0f}" y="404" text-anchor="middle">{text(axis_label)}</text>')
+    middle = (top + bottom) / 2
+    parts.append(f'<text transform="translate(22 {middle:.0f}) rotate(-90)" text-anchor="middle">passages</text>')
+    return f'<svg class="chart" viewBox="0 0 640 420" role="img" aria-label="{text(label)}">{"".join(parts)}</svg>'
+
+
 def legend(names: Sequence[tuple[int, str]]) -> str:
     """Names with the line and glyph of their series."""
     entries = "".join(

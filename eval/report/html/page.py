@@ -48,7 +48,6 @@ def html_report(view: RunView, metrics: Metrics) -> str:
         metrics: Its figures (`eval.summary.summarise`).
     """
     sets = tables.by_dataset(metrics)
-    sections = [_dataset(view, metrics, systems, at) for at, systems in enumerate(sets.values(), start=1)]
     flips = questions_html(view)
     style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -59,11 +58,11 @@ def html_report(view: RunView, metrics: Metrics) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{text(_title(view))}</title><style>{style}</style></head><body>"
-        f'<a class="skip" href="#main">To the figures</a>{_patterns()}'
-        f'<header><h1>Evaluation</h1><p class="lead">{text(_title(view))}</p>'
+        f"<title>{text(run_title(view))}</title><style>{style}</style></head><body>"
+        f'<a class="skip" href="#main">To the figures</a>'
+        f'<header><h1>Evaluation</h1><p class="lead">{text(run_title(view))}</p>'
         f'<p class="how">{text(_made(view))}</p>{_navigation(sets, bool(flips))}</header><main id="main">'
-        f"{_unfinished(metrics)}{_overview(metrics)}{''.join(sections)}{flips}"
+        f"{figures_html(view, metrics)}{flips}"
         + (f'<section id="seconds"><h2>Time</h2>{table_html(seconds)}</section>' if seconds else "")
         + f"{_provenance(view)}</main>"
         + (f"<script>{script}</script>" if flips else "")
@@ -73,13 +72,21 @@ def html_report(view: RunView, metrics: Metrics) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
+def figures_html(view: RunView, metrics: Metrics) -> str:
+    """The sections of a run's figures, for any page that has the styles of report.css for them."""
+    sets = tables.by_dataset(metrics)
+    sections = [_dataset(view, metrics, systems, at) for at, systems in enumerate(sets.values(), start=1)]
+    return f"{_patterns()}{_unfinished(metrics)}{_overview(metrics)}{''.join(sections)}"
+
+
 def _unfinished(metrics: Metrics) -> str:
     """Before the first figure: that there will be others."""
     lines = [note for note in metrics.notes if note.startswith("UNFINISHED")]
     return "".join(f'<section role="note"><h2>Unfinished</h2><p>{text(line)}</p></section>' for line in lines)
 
 
-def _title(view: RunView) -> str:
+def run_title(view: RunView) -> str:
+    """What was run, in a line."""
     systems, sets = len(view.systems), len(view.datasets)
     return (f"{systems} system{'s' if systems != 1 else ''} on "
             f"{', '.join(view.datasets) if sets <= 3 else f'{sets} data sets'}"

@@ -1,0 +1,274 @@
+"""The tab that puts two retrievers side by side on one question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gradio as gr
+from gradio.context import Context
+from gradio.events import Dependency
+
+from rag_app.config import Config
+from rag_app.config_tables import CLOSED_BOOK
+from rag_app.errors import USER_ERRORS, ConfigError, in_words
+from rag_app.page.cards import render_passages
+from rag_app.page.dial_panel import DialPanel, lay_out_dial
+from rag_app.page.examples import example_questions
+from rag_app.page.golds import GoldBook
+from rag_app.page.plots import render_slopes
+from rag_app.page.render import render_answer, render_message, render_seconds, render_verdict
+from rag_app.page.room import Room, owner_of
+from rag_app.page.run import DOING, LONGEST_QUESTION, MOST_PASSAGES, Snapshot, run_comparison
+from rag_app.page.share import read_link
+from rag_app.pipeline import Pipeline
+from rag_app.shelf import Shelved
+
+COMPARISONS_AT_ONCE = 8
+"""More wait in the queue: beyond a few, sharing the reader makes everybody slower and nobody faster."""
+
+# Gradio's page has a base address, so that a bare "#card" would load the page anew and lose the comparison.
+JUMP = """element.addEventListener('click', (event) => {
+  const link = event.target.closest('a[href^="#"]');
+  const card = link && document.getElementById(link.getAttribute('href').slice(1));
+  if (card) { event.preventDefault(); card.scrollIntoView({block: 'center'}); card.focus({preventScroll: true}); }
+});"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """The three outputs of one side, each updated alone so that an unfolded passage stays unfolded."""
+
+    answer: gr.HTML
+    passages: gr.HTML
+    seconds: gr.HTML
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What a comparison writes to."""
+
+    question: gr.Textbox
+    button: gr.Button
+    verdict: gr.HTML
+    panes: tuple[Pane, Pane]
+    slopes: gr.HTML
+    dial: DialPanel
+
+    def texts(self) -> list[gr.HTML]:
+        """Those that hold something of one question."""
+        shown = [[pane.answer, pane.passages, pane.seconds] for pane in self.panes]
+        return [self.verdict, *shown[0], *shown[1], self.slopes]
+
+    def all(self) -> list[Any]:
+        """Every component, as an event lists its outputs."""
+        return [self.question, self.button, *self.texts(), *self.dial.outputs()]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareParts:
+    """What other tabs fill in to open a question here."""
+
+    question: gr.Textbox
+    retriever_a: gr.Dropdown
+    retriever_b: gr.Dropdown
+    k: gr.Slider
+    corpus: gr.Dropdown
+    ask_after: Callable[[Dependency], None] = lambda event: None
+    """Has the question asked when that event is over, in place of what stands there."""
+
+    def settings(self) -> list[Any]:
+        """All but the question."""
+        return [self.retriever_a, self.retriever_b, self.k, self.corpus]
+
+
+def lay_out_compare(room: Room, tab: gr.Tab) -> CompareParts:
+    """The tab's parts and events; all but the room is local to a visitor's call."""
+    config = room.config
+    golds = GoldBook(config)
+    with gr.Row(elem_classes="mg-ask"):
+        question = gr.Textbox(
+            label="Question",
+            placeholder="Who built …? When did …? Which …?",
+            max_length=LONGEST_QUESTION,
+            max_lines=4,
+            autofocus=True,
+            scale=5,
+            elem_id="question",
+        )
+        button = gr.Button("Compare", variant="primary", scale=1, min_width=120, elem_id="compare")
+    parts = CompareParts(question, *_settings(config))
+    chips = _examples(config)
+    verdict = _html(elem_id="verdict")
+    with gr.Row(elem_classes="mg-sides"):
+        panes = (_pane("a"), _pane("b"))
+    slopes, dial = lay_out_dial()
+    outputs = Outputs(question, button, verdict, panes, slopes, dial)
+
+    def compare(
+        asked: str, retriever_a: str, retriever_b: str, k: int, corpus: str | None, owner: str
+    ) -> Iterator[dict[Any, Any]]:
+        yield {question: asked, button: gr.Button("Comparing …", interactive=False), **_cleared(outputs)}
+        try:
+            pipeline = room.shelf.pipeline(corpus or "", owner)
+            known = None if corpus else golds.find(asked)
+            comparison = run_comparison(pipeline, asked, (retriever_a, retriever_b), k, known)
+            yield from _updates(outputs, comparison, corpus or "")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the button must come back
+            yield {verdict: render_message(in_words(error, DOING))}
+        yield {button: gr.Button("Compare", interactive=True)}
+
+    def show(
+        asked: str,
+        retriever_a: str,
+        retriever_b: str,
+        k: int,
+        corpus: str | None,
+        kept: str,
+        event: gr.EventData,
+        request: gr.Request,
+    ) -> Iterator[dict[Any, Any]]:
+        # A click on an example brings its question along.
+        text = next((chip.value for chip in chips if chip is event.target), asked)
+        yield from compare(text, retriever_a, retriever_b, k, corpus, owner_of(request, kept))
+
+    def reopen(retriever_a: str, retriever_b: str, k: int, kept: str, request: gr.Request) -> Iterator[dict[Any, Any]]:
+        owner = owner_of(request, kept)
+        corpora = room.shelf.corpora(owner)
+        try:
+            link = read_link(dict(request.query_params), config)
+        except ConfigError as error:
+            yield {verdict: render_message(str(error)), parts.corpus: corpus_choices(corpora)}
+            return
+        names, asked_k = (link.names[0] or retriever_a, link.names[1] or retriever_b), link.k or k
+        chosen = (*names, asked_k, corpus_choices(corpora, link.corpus))
+        yield dict(zip(parts.settings(), chosen, strict=True))
+        if link.question:
+            yield from compare(link.question, *names, asked_k, link.corpus, owner)
+
+    def refresh(chosen: str | None, kept: str, request: gr.Request) -> gr.Dropdown:
+        return corpus_choices(room.shelf.corpora(owner_of(request, kept)), chosen or "")
+
+    waiting = {"concurrency_id": "reader", "concurrency_limit": COMPARISONS_AT_ONCE}
+    quiet = {"api_visibility": "private", "show_progress": "minimal", "show_progress_on": verdict}
+    gr.on(
+        [button.click, question.submit, *(chip.click for chip in chips)],
+        show,
+        inputs=[question, *parts.settings(), room.browser],
+        outputs=outputs.all(),
+        trigger_mode="once",
+        **quiet,
+        **waiting,
+    )
+    assert Context.root_block is not None
+    Context.root_block.load(
+        reopen,
+        inputs=[*parts.settings()[:-1], room.browser],
+        outputs=[*outputs.all(), *parts.settings()],
+        **quiet,
+        **waiting,
+    )
+    tab.select(refresh, [parts.corpus, room.browser], parts.corpus, api_visibility="private", show_progress="hidden")
+    _add_api(room.pipeline, golds)
+
+    def ask_again(
+        asked: str, retriever_a: str, retriever_b: str, k: int, corpus: str | None, kept: str, request: gr.Request
+    ) -> Iterator[dict[Any, Any]]:
+        if asked.strip():
+            yield from compare(asked, retriever_a, retriever_b, k, corpus, owner_of(request, kept))
+        else:
+            yield _cleared(outputs)
+
+    def ask_after(event: Dependency) -> None:
+        event.success(ask_again, [question, *parts.settings(), room.browser], outputs.all(), **quiet, **waiting)
+
+    return replace(parts, ask_after=ask_after)
+
+
+def corpus_choices(corpora: list[Shelved], chosen: str = "") -> gr.Dropdown:
+    """The corpora as a choice; the configuration's own where the chosen one is gone."""
+    ids = [corpus.id for corpus in corpora]
+    return gr.Dropdown(
+        [(corpus.name, corpus.id) for corpus in corpora], value=chosen if chosen in ids else "", visible=len(ids) > 1
+    )
+
+
+def _settings(config: Config) -> list[Any]:
+    """Retriever A, retriever B, k and the corpus."""
+    names = [*config.retrievers, CLOSED_BOOK]
+    first = config.page.retrievers[0]
+    second = next((name for name in (*config.page.retrievers, *names) if name != first), first)
+    k = min(config.retriever(first).k, MOST_PASSAGES)
+    with gr.Row(elem_classes="mg-settings"):
+        return [
+            gr.Dropdown(names, value=first, label="Retriever A", elem_id="retriever-a", min_width=150),
+            gr.Dropdown(names, value=second, label="Retriever B", elem_id="retriever-b", min_width=150),
+            gr.Slider(1, MOST_PASSAGES, k, step=1, label="Passages a side (k)", elem_id="k", min_width=220),
+            gr.Dropdown([("", "")], value="", label="Corpus", elem_id="corpus", min_width=150, visible=False),
+        ]
+
+
+def _examples(config: Config) -> list[gr.Button]:
+    examples = example_questions(config)
+    if not examples:
+        return []
+    with gr.Row(elem_classes="mg-examples"):
+        return [
+            gr.Button(text, size="sm", min_width=0, elem_classes=["mg-example", f"mg-kind-{kind}"])
+            for kind, text in examples
+        ]
+
+
+def _pane(letter: str) -> Pane:
+    with gr.Column(elem_classes="mg-side", min_width=0, elem_id=f"side-{letter}"):
+        return Pane(
+            _html(JUMP, elem_classes="mg-pane-answer"),
+            _html(elem_classes="mg-pane-passages"),
+            _html(elem_classes="mg-pane-seconds"),
+        )
+
+
+def _html(script: str | None = None, **placing: Any) -> gr.HTML:
+    """A place for markup of ours as it is: none of Gradio's styles for prose, and no script but the given one."""
+    return gr.HTML(apply_default_css=False, js_on_load=script, **placing)
+
+
+def _cleared(outputs: Outputs) -> dict[Any, Any]:
+    """Nothing of the last question stays beside the next one."""
+    return {**dict.fromkeys(outputs.texts(), ""), **outputs.dial.hidden()}
+
+
+def _updates(outputs: Outputs, comparison: Iterator[Snapshot], corpus: str) -> Iterator[dict[Any, Any]]:
+    """Updates of the page as a comparison goes on: what has changed, and nothing else."""
+    told: dict[Any, str] = {}
+    dial_shown = False
+    for snapshot in comparison:
+        now = {outputs.verdict: render_verdict(snapshot, corpus), outputs.slopes: render_slopes(snapshot)}
+        for side, pane in enumerate(outputs.panes):
+            now |= {
+                pane.answer: render_answer(snapshot, side),
+                pane.passages: render_passages(snapshot, side),
+                pane.seconds: render_seconds(snapshot, side),
+            }
+        changed: dict[Any, Any] = {part: text for part, text in now.items() if told.get(part) != text}
+        told |= now
+        if snapshot.candidates and not dial_shown:
+            changed |= outputs.dial.shown(snapshot.candidates)
+            dial_shown = True
+        if changed:
+            yield changed
+
+
+def _add_api(pipeline: Pipeline, golds: GoldBook) -> None:
+    """The same comparison for gradio_client: `client.predict(question, "cosine", "qnorm", 3, api_name="/compare")`."""
+
+    def compare(question: str, retriever_a: str, retriever_b: str, k: int = 3) -> Iterator[dict[str, Any]]:
+        """Ask two retrievers; yields {question, golds, answers, badge, summary} as the answers grow."""
+        try:
+            for snapshot in run_comparison(pipeline, question, (retriever_a, retriever_b), k, golds.find(question)):
+                yield snapshot.to_json()
+        except USER_ERRORS as error:
+            raise gr.Error(str(error), print_exception=False) from error
+
+    gr.api(compare, api_name="compare", concurrency_id="reader", concurrency_limit=COMPARISONS_AT_ONCE)

@@ -1,0 +1,117 @@
+"""What the figures of norms are said to mean: no more than they do, whichever way they point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rag_app.diagnose import Diagnosed
+from rag_app.diagnosis_words import Reading, readings, verdict
+from rag_app.page.diagnose_view import bands, render_diagnosis
+from retriever.diagnostics import Diagnosis, diagnose
+
+N = 800
+
+
+def figures(*, slope: float = 0.0, gain: float = 0.0, noise: float = 0.3, short: bool = False) -> Diagnosis:
+    """Norms made of length (`slope`), relevance (`gain`) and noise; `short`: relevant passages are the short ones."""
+    rng = np.random.default_rng(0)
+    relevant = np.arange(N) % 2 == 0
+    lengths = rng.integers(20, 200, N)
+    if short:
+        lengths = np.where(relevant, rng.integers(20, 60, N), rng.integers(80, 200, N))
+    norms = 5 + slope * (np.log(lengths) - 4.5) + gain * relevant + rng.normal(0, noise, N)
+    return diagnose(norms, np.arange(N), lengths, relevant, ~relevant)
+
+
+def diagnosed(found: Diagnosis, **changes: Any) -> Diagnosed:
+    facts: dict[str, Any] = {"encoder": "e", "model": "a model", "trained_for": "cosine", "corpus": "c"}
+    return Diagnosed(**facts | {"datasets": ("demo",), "unmarked": "", "figures": found} | changes)
+
+
+def by_title(found: Diagnosed) -> dict[str, Reading]:
+    return {reading.title.split(" (")[0]: reading for reading in readings(found)}
+
+
+@pytest.mark.parametrize(
+    ("slope", "words"),
+    [
+        (-1.0, "Mostly a length bias"),
+        (-0.32, "In good part a length bias"),
+        (-0.2, "Some of it is length"),
+        (0.0, "no relation to length can be seen"),
+    ],
+)
+def test_a_strong_correlation_with_length_is_called_a_bias(slope: float, words: str) -> None:
+    found = figures(slope=slope)
+    reading = by_title(diagnosed(found))["Norm and length"]
+    assert words in reading.meaning
+    assert reading.value == f"{found.length:+.2f}"
+    if "bias" in words:
+        assert "favour short passages" in reading.meaning and f"{100 * found.length**2:.0f} %" in reading.meaning
+
+
+def test_the_direction_of_the_bias_is_said() -> None:
+    found = diagnosed(figures(slope=1.0))
+    assert "favour long passages" in by_title(found)["Norm and length"].meaning
+    assert "favours long passages" in verdict(found)
+
+
+def test_a_small_spread_can_change_little() -> None:
+    even = diagnosed(figures(noise=0.01))
+    assert "can change little" in by_title(even)["Spread"].meaning
+    assert "nearly of one length" in verdict(even)
+    assert "many ranks" in by_title(diagnosed(figures(noise=0.6)))["Spread"].meaning
+
+
+def test_what_could_be_chance_is_called_so() -> None:
+    reading = by_title(diagnosed(figures()))["Relevant against other passages"]
+    assert "could not be chance" in reading.meaning and "neither longer nor shorter" in reading.meaning
+    assert "longer vectors; by Cohen's words the difference is large" in (
+        by_title(diagnosed(figures(gain=0.3)))["Relevant against other passages"].meaning
+    )
+
+
+def test_a_difference_of_length_is_not_taken_for_one_of_relevance() -> None:
+    found = diagnosed(figures(slope=-1.0, short=True))
+    assert "longer vectors" in by_title(found)["Relevant against other passages"].meaning
+    assert "came from length" in by_title(found)["The same without length"].meaning
+    assert "nothing can be seen that tells relevant passages from others" in verdict(found)
+
+
+def test_relevance_beyond_length_can_help_or_work_against() -> None:
+    assert "counting magnitude can help" in verdict(diagnosed(figures(gain=0.3)))
+    against = diagnosed(figures(gain=-0.3))
+    assert "works against them" in verdict(against)
+    assert "not one of length" in by_title(against)["The same without length"].meaning
+
+
+def test_without_marks_nothing_is_claimed() -> None:
+    found = diagnosed(figures(), datasets=(), unmarked="there are no questions")
+    assert by_title(found)["Relevant against other passages"].meaning == "Cannot be told: there are no questions."
+    assert "The same without length" not in by_title(found)
+
+
+@pytest.mark.parametrize(
+    ("trained", "words"), [("cosine", "by-product"), ("dot", "could learn"), (None, "Nobody says")]
+)
+def test_what_the_encoder_was_trained_for_is_weighed(trained: str | None, words: str) -> None:
+    assert words in by_title(diagnosed(figures(), trained_for=trained))["What the encoder was trained for"].meaning
+
+
+def test_the_charts_have_their_text_and_names_are_escaped() -> None:
+    html = render_diagnosis(diagnosed(figures(slope=-1.0), corpus="<img src=x onerror=alert(1)>", model="<script>"))
+    assert "<img" not in html and "<script" not in html
+    assert html.count('role="img"') == 2 and html.count("<table>") == 2
+    assert "half of them are below" in html and "means by length" in html
+
+
+def test_bands_hold_every_passage_once_and_passages_of_one_length_together() -> None:
+    points = [(1.0, 10)] * 30 + [(2.0, 20)] * 2 + [(4.0, 40), (6.0, 50)]
+    rows = bands(points)
+    assert sum(int(row[1]) for row in rows) == 34
+    assert rows[0] == ("10 to 10", "30", "1.000")
+    assert all(rows[at][0].split()[2] < rows[at + 1][0].split()[0] for at in range(len(rows) - 1))
+    assert bands([(3.0, 7)]) == [("7 to 7", "1", "3.000")]

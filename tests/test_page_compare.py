@@ -1,0 +1,110 @@
+"""What of Compare can only be seen in a browser: links, the dial and the file, with MiniLM and a scripted reader."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from rag_app.page.run import run_comparison
+from rag_app.pipeline import Pipeline
+from rag_app.ui import appearance, build_page
+from tests.browser import open_browser, open_page
+from tests.server import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.model, pytest.mark.timeout(300)]
+
+QUESTION = "Who was born first, Edward Jenner or James Watt?"
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Iterator[Pipeline]:
+    server = Server()
+    server.answer = lambda request: (200, ["James ", "Watt"])
+    reader = ["backend=openai", f"base_url={server.url}", "model=only", "adapter="]
+    yield Pipeline.from_config(None, [f"generator.{setting}" for setting in reader])
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def url(pipeline: Pipeline) -> Iterator[str]:
+    page = build_page(pipeline)
+    _, address, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **appearance())
+    yield address
+    page.close(verbose=False)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+def _reopened(browser: Browser, url: str, **asked: Any) -> Page:
+    query = "&".join(f"{key}={quote(str(value))}" for key, value in asked.items())
+    page = open_page(browser, f"{url}?{query}")
+    page.locator(".mg-take").wait_for()
+    return page
+
+
+def test_a_link_asks_again_and_a_citation_leads_to_its_card(url: str, browser: Browser) -> None:
+    page = _reopened(browser, url, q=QUESTION, a="bm25", b="qnorm", k=4)
+    expect(page.get_by_label("Question")).to_have_value(QUESTION)
+    expect(page.get_by_label("Retriever A")).to_have_value("bm25")
+    expect(page.locator("#side-a .mg-card")).to_have_count(4)
+    expect(page.locator("#verdict")).to_contain_text("Both answers are right.")
+    address = page.url
+    page.locator("#side-b .mg-cites a").first.click()
+    assert page.url == address
+    assert (page.evaluate("document.activeElement.id") or "").startswith("mg-b-")
+    page.get_by_role("link", name="Link to this comparison").click()
+    page.locator(".mg-take").wait_for()
+    expect(page.locator("#side-a .mg-card")).to_have_count(4)
+    with page.expect_download() as file:
+        page.get_by_role("link", name="Save as JSON").click()
+    told = json.loads(file.value.path().read_text("utf-8"))
+    assert told["question"] == QUESTION and [len(answer["passages"]) for answer in told["answers"]] == [4, 4]
+    page.context.close()
+
+
+def test_the_dial_ranks_anew_at_once_and_from_the_keyboard(url: str, browser: Browser, pipeline: Pipeline) -> None:
+    page = _reopened(browser, url, q=QUESTION, a="cosine", b="qnorm", k=3)
+    dial = page.locator("#gamma input[type=range]")
+    formula = page.locator(".mg-formula")
+    expect(formula).to_contain_text("cosine alone, as cosine ranks them")
+    dial.focus()
+    waited = []
+    for _ in range(10):
+        before = formula.inner_text()
+        started = time.perf_counter()
+        dial.press("ArrowLeft")
+        page.wait_for_function("was => document.querySelector('.mg-formula').innerText !== was", arg=before, polling=5)
+        waited.append(time.perf_counter() - started)
+    assert sorted(waited)[5] < 0.2, waited
+    dial.press("Home")
+    expect(formula).to_contain_text("cosine × |d|, ")
+    expected = pipeline.search([QUESTION], "qnorm", 3)[0].hits
+    expect(page.locator("#dial-ranking .mg-dial-title")).to_have_text([hit.passage.title for hit in expected])
+    assert page.locator("#dial-plot .mg-best").count() == 3 + 1  # and the legend's
+    page.context.close()
+
+
+def test_a_link_that_cannot_be_followed_says_why(url: str, browser: Browser) -> None:
+    page = open_page(browser, f"{url}?q=x&a=nothing")
+    expect(page.locator("#verdict")).to_contain_text('The link asks for a retriever "nothing"')
+    expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
+    page.context.close()
+
+
+def test_passages_are_there_within_a_second(pipeline: Pipeline) -> None:
+    pipeline.search([QUESTION], "cosine")
+    started = time.perf_counter()
+    comparison = run_comparison(pipeline, QUESTION, ("cosine", "qnorm"), 3)
+    next(comparison), next(comparison)
+    assert time.perf_counter() - started < 1
+    comparison.close()  # type: ignore[attr-defined]

@@ -1,0 +1,251 @@
+"""Documents of one's own in a real browser: real MiniLM, no reader (passages are shown without one)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from gradio import processing_utils
+from playwright.sync_api import Browser, Page, expect
+
+from rag_app.config import Config, load_config
+from rag_app.errors import ConfigError
+from rag_app.pipeline import Pipeline
+from rag_app.ui import access, appearance, build_page, load_retrievers
+from tests.browser import open_browser, open_page
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.model, pytest.mark.timeout(300)]
+
+OTTERS = "Sea otters hold hands while they sleep, so that they do not drift apart."
+EVIL = "<script>window.hurt = 1</script> <img src=x onerror='window.hurt = 1'> [link](javascript:window.hurt=1) is said of otters."
+MADE_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path) -> Config:
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "base.jsonl").write_text('{"id": "1", "title": "Lions", "text": "Lions sleep in the sun."}\n')
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return load_config(
+        None,
+        [
+            f'corpus="{folder / "base.jsonl"}"',
+            f'data_dir="{folder / "data"}"',
+            f'encoders.minilm.model="{minilm_folder}"',
+            f'generator.model="{folder / "nowhere"}"',
+            f"page.port={port}",
+            "page.max_upload_mb=1",
+        ],
+        {},
+    )
+
+
+@contextmanager
+def served(config: Config) -> Iterator[str]:
+    """The page in this process."""
+    pipeline = Pipeline(config)
+    load_retrievers(pipeline)
+    page = build_page(pipeline)
+    page.launch(
+        server_name="127.0.0.1",
+        server_port=config.page.port,
+        prevent_thread_lock=True,
+        quiet=True,
+        **access(config),
+        **appearance(),
+    )
+    try:
+        yield f"http://127.0.0.1:{config.page.port}"
+    finally:
+        page.close(verbose=False)
+
+
+@pytest.fixture(scope="module")
+def url(config: Config) -> Iterator[str]:
+    with served(config) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("brought")
+    (folder / "otters.txt").write_text(OTTERS)
+    (folder / "evil<img src=x onerror=hurt()>.txt").write_text(EVIL)
+    rows = "".join(f'animal {n},"{"Otters and lions and bees, " * 30}number {n}."\n' for n in range(1000))
+    (folder / "slow.csv").write_text(f"Animal,What it does\n{rows}")
+    (folder / "large.txt").write_text("word " * 400_000)
+    return folder
+
+
+def bring(page: Page, *files: Path) -> None:
+    page.get_by_role("tab", name="Documents").click()
+    page.locator("#files input[type=file]").set_input_files(files)
+
+
+def make(page: Page, *files: Path) -> None:
+    bring(page, *files)
+    expect(page.locator("#preview .mg-card").first).to_be_visible(timeout=MADE_MS)
+    page.get_by_role("button", name="Make the corpus").click()
+    expect(page.locator("#making")).to_contain_text("can be asked now", timeout=MADE_MS)
+
+
+def names(page: Page) -> list[str]:
+    page.get_by_role("tab", name="Compare").click()
+    page.get_by_role("tab", name="Documents").click()
+    page.wait_for_timeout(700)
+    return page.locator("#corpora tbody th").all_inner_texts()
+
+
+def making(config: Config) -> list[Path]:
+    return list((config.resolved_data_dir() / "corpora").glob("*/.making-*"))
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.1)
+
+
+def test_a_file_is_asked_under_both_retrievers_and_by_nobody_else(
+    url: str, browser: Browser, brought: Path, config: Config, tmp_path: Path
+) -> None:
+    page, other = open_page(browser, url), open_page(browser, url)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    evil = next(brought.glob("evil*"))
+    make(page, brought / "otters.txt", evil)
+    page.screenshot(path=tmp_path / "made.png", full_page=True)
+    page.get_by_role("button", name="Ask it").click()
+    expect(page.get_by_label("Corpus", exact=True).first).to_have_value("otters")
+    page.get_by_label("Question").fill("Which animals hold hands?")
+    page.get_by_label("Question").press("Enter")
+    for letter in "ab":
+        cards = page.locator(f"#side-{letter} .mg-card")
+        expect(cards).to_have_count(2, timeout=MADE_MS)
+        expect(cards.first).to_contain_text(OTTERS)
+        expect(cards.nth(1)).to_contain_text("<script>window.hurt = 1</script> <img src=x onerror='window.hurt = 1'>")
+    assert page.evaluate("window.hurt") is None and not complaints
+    assert names(page) == ["base", "otters"]
+    assert names(other) == ["base"]
+    expect(other.locator("#corpus")).to_have_count(0)
+    page.reload()
+    page.get_by_label("Question").wait_for()
+    assert names(page) == ["base", "otters"]
+    page.get_by_label("New name").fill("<b>Mine</b>")
+    page.get_by_role("button", name="Rename").click()
+    expect(page.locator("#corpora tbody th").nth(1)).to_have_text("<b>Mine</b>")
+    page.get_by_role("button", name="Delete …").click()
+    page.get_by_role("button", name="Keep it").click()
+    expect(page.get_by_role("button", name="Delete it for good")).to_have_count(0)
+    page.get_by_role("button", name="Delete …").click()
+    page.get_by_role("button", name="Delete it for good").click()
+    expect(page.locator("#corpora tbody th")).to_have_text(["base"])
+    assert not list((config.resolved_data_dir() / "corpora").glob("*/*"))
+    page.context.close()
+    other.context.close()
+
+
+def test_a_table_is_previewed_once_its_column_of_texts_is_known(url: str, browser: Browser, brought: Path) -> None:
+    page = open_page(browser, url)
+    bring(page, brought / "slow.csv")
+    expect(page.locator("#preview")).to_contain_text("hoose the column that holds the texts: Animal, What it does")
+    page.get_by_label("Column of texts").click()
+    page.get_by_role("option", name="What it does").click()
+    expect(page.locator("#preview .mg-card")).to_have_count(5, timeout=MADE_MS)
+    expect(page.locator("#preview")).to_contain_text("1,000 passages, the first 5")
+    page.context.close()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
+def test_a_build_that_nobody_waits_for_ends_and_leaves_nothing(
+    url: str, browser: Browser, brought: Path, config: Config, how: str
+) -> None:
+    page = open_page(browser, url)
+    bring(page, brought / "slow.csv")
+    page.get_by_label("Column of texts").click()
+    page.get_by_role("option", name="What it does").click()
+    page.get_by_role("button", name="Make the corpus").click()
+    expect(page.locator("#making")).to_contain_text("a second", timeout=MADE_MS)
+    expect(page.locator("#making")).to_contain_text("left")
+    assert len(making(config)) == 1
+    if how == "cancelled":
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("#making")).to_contain_text("ancelled: nothing of it was kept")
+        expect(page.get_by_role("button", name="Make the corpus")).to_be_enabled()
+        wait_until(lambda: not making(config))
+        assert names(page) == ["base"]
+        page.context.close()
+    else:
+        page.context.close()
+        wait_until(lambda: not making(config))
+        again = open_page(browser, url)  # and its place in the queue is free
+        make(again, brought / "otters.txt")
+        again.context.close()
+
+
+def test_too_large_a_file_is_refused_in_words(url: str, browser: Browser, brought: Path, tmp_path: Path) -> None:
+    page = open_page(browser, url)
+    bring(page, brought / "large.txt")
+    expect(page.get_by_text('exceed the maximum allowed size of 1.0 Mb: "large.txt"')).to_be_visible(timeout=MADE_MS)
+    page.screenshot(path=tmp_path / "large.png")
+    page.context.close()
+
+
+def test_no_visitor_can_have_an_address_fetched(url: str) -> None:
+    for address in ("https://huggingface.co/x", "http://93.184.215.14/x", "http://127.0.0.1:1/x"):
+        answer = httpx.get(f"{url}/gradio_api/file={address}")
+        assert answer.status_code == 403
+        # In a thread, since Playwright has an event loop of its own in this one.
+        with ThreadPoolExecutor() as pool, pytest.raises(ConfigError, match="fetches nothing from elsewhere"):
+            pool.submit(asyncio.run, processing_utils.async_ssrf_protected_get(address)).result()
+
+
+def test_an_id_outlives_a_restart_and_users_keep_theirs_apart(
+    config: Config, browser: Browser, brought: Path, tmp_path: Path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    users = tmp_path / "users"
+    users.write_text("anna:one\nben:two\n")
+    own = config.overridden([f'data_dir="{tmp_path / "data"}"', f"page.port={port}"])
+    with served(own) as address:
+        page = open_page(browser, address)
+        make(page, brought / "otters.txt")
+    with served(own) as address:
+        page.goto(address)
+        page.get_by_label("Question").wait_for()
+        assert names(page) == ["base", "otters"]
+    with served(own.overridden([f'page.auth="{users}"'])) as address:
+        anna, ben = (browser.new_page() for _ in range(2))
+        for visitor, user, password in ((anna, "anna", "one"), (ben, "ben", "two")):
+            visitor.goto(address)
+            for typed in ("wrong", password):
+                visitor.get_by_label("Username").fill(user)
+                visitor.get_by_label("Password").fill(typed)
+                visitor.get_by_role("button", name="Login").click()
+                if typed == "wrong":
+                    expect(visitor.get_by_text("Incorrect")).to_be_visible()
+                    expect(visitor.get_by_label("Password")).to_have_value("")
+            visitor.get_by_label("Question").wait_for()
+            assert names(visitor) == ["base"]
+        make(anna, brought / "otters.txt")
+        assert (names(anna), names(ben)) == (["base", "otters"], ["base"])
+        for visitor in (anna, ben, page):
+            visitor.context.close()
