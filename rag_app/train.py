@@ -88,6 +88,7 @@ def _train(
 ) -> TrainingResult:
     from generator.quiet import quiet_transformers
     from retriever.training.lora import add_lora
+    from retriever.training.projection import add_projection
 
     pairs, sets, held = _prepare(config, asked, log)
     dense = _as_config(config)
@@ -104,6 +105,8 @@ def _train(
     if settings.lora is not None:
         with quiet_transformers():
             adapter = add_lora(encoder, settings.lora, settings.seed)
+    if settings.projection:
+        add_projection(encoder)
     trainer = Trainer(
         encoder,
         pairs,

@@ -92,6 +92,7 @@ class TrainingConfig(Table):
     alpha: Positive = _TRAINING.alpha
     hard_negatives: Natural = _TRAINING.hard_negatives
     anchor: NotNegative = _TRAINING.anchor
+    projection: bool = _TRAINING.projection
     dropout: bool = _TRAINING.dropout
     precision: Literal["float32", "bfloat16"] = _TRAINING.precision
     query_max_tokens: Annotated[int, Field(ge=4)] = _TRAINING.query_max_tokens

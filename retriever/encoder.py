@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
 """What torch says on Linux and on Windows when a CPU allocation fails; it has no error type for that."""
 
+PROJECTION = "projection"
+"""Folder within an adapter's that holds a linear layer for the normalised vectors (`retriever.training.projection`)."""
+
 Progress = Callable[[int, int | None], None]
 """Called with (done, total); total is None while it is not known."""
 
@@ -125,7 +128,7 @@ class Encoder:
         name: What people call the model (a folder, hub id or package).
         spec: How it is used.
         weights_hash: Binds an index to these very weights.
-        model: The sentence-transformers model, its Normalize modules removed.
+        model: The sentence-transformers model, less the Normalize modules at its end.
         dropped: Class names of the modules that were removed.
         tokens_per_batch: Padded tokens in one forward pass; halved for good when memory runs out.
         trained: What the weights were trained for, with γ, where their own manifest says it; None for weights of others,
@@ -298,15 +301,15 @@ def load_encoder(
 ) -> Encoder:
     """Load a model folder as an encoder whose norms are real.
 
-    A folder with a sentence-transformers configuration keeps its modules but for Normalize, and its pooling must be the
-    spec's; without one, the transformer is pooled as the spec says (sentence-transformers alone would take the mean).
+    A folder with a sentence-transformers configuration keeps its modules but for Normalize at the end, and its pooling must be
+    the spec's; without one, the transformer is pooled as the spec says (sentence-transformers alone would take the mean).
 
     Args:
         folder: Local folder with weights in safetensors and a tokenizer.
         spec: Pooling, prefixes, lengths and precision.
         name: What people call the model.
         weights_hash: Hash of the weight files (and the adapter's).
-        adapter: Folder of a PEFT adapter, merged into the weights.
+        adapter: Folder of a PEFT adapter, merged into the weights; a projection in it follows the normalised vectors.
         device: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", "mps".
         tokens_per_batch: Padded tokens in one forward pass.
         trust_remote_code: Run code that comes with the weights; off unless a person turns it on.
@@ -315,6 +318,7 @@ def load_encoder(
         RetrieverError: The folder is no model, or its configuration contradicts the spec.
     """
     import torch
+    from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
@@ -330,9 +334,8 @@ def load_encoder(
             )
             pooling = Pooling(transformer.get_embedding_dimension(), spec.pooling)
             model = SentenceTransformer(modules=[transformer, pooling], device=str(chosen))
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise RetrieverError(f"cannot load an encoder from {folder}: {reason}") from error
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise RetrieverError(f"cannot load an encoder from {folder}: {_reason(error)}") from error
 
     for module in model:
         if isinstance(module, Pooling) and module.pooling_mode != spec.pooling:
@@ -340,9 +343,12 @@ def load_encoder(
                 f"{name} pools by {module.pooling_mode!r} but the encoder's settings say {spec.pooling!r}; "
                 "set encoders.NAME.pooling or take the model's own preset"
             )
-    kept = [module for module in model if not isinstance(module, Normalize)]
-    dropped = tuple(type(module).__name__ for module in model if isinstance(module, Normalize))
-    if dropped:
+    kept, dropped = list(model), []
+    while isinstance(kept[-1], Normalize):
+        dropped.append(type(kept.pop()).__name__)
+    if adapter is not None and (adapter / PROJECTION).is_dir():
+        kept += [Normalize(), _read_projection(adapter, model, name)]
+    if len(kept) != len(model) or dropped:
         model = SentenceTransformer(modules=kept, device=str(chosen))
     first = model[0]
     if adapter is not None:
@@ -350,14 +356,33 @@ def load_encoder(
 
         try:
             first.auto_model = PeftModel.from_pretrained(first.auto_model, str(adapter)).merge_and_unload()
-        except (OSError, ValueError, RuntimeError) as error:
-            raise RetrieverError(
-                f"adapter {adapter} does not fit {name}: {str(error).strip().splitlines()[0]}"
-            ) from error
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise RetrieverError(f"adapter {adapter} does not fit {name}: {_reason(error)}") from error
     if spec.precision == "bfloat16":
         first.to(torch.bfloat16)
     model.eval()
-    return Encoder(name, spec, weights_hash, model, chosen, dropped, tokens_per_batch)
+    return Encoder(name, spec, weights_hash, model, chosen, tuple(dropped), tokens_per_batch)
+
+
+def _read_projection(adapter: Path, model: SentenceTransformer, name: str) -> Any:
+    from safetensors import SafetensorError
+    from sentence_transformers.base.modules.dense import Dense
+
+    try:
+        layer = Dense.load(str(adapter / PROJECTION), local_files_only=True)
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+        raise RetrieverError(f"the projection of adapter {adapter} cannot be read: {_reason(error)}") from error
+    if layer.in_features != model.get_embedding_dimension():
+        raise RetrieverError(
+            f"adapter {adapter} does not fit {name}: its projection takes {layer.in_features} dimensions and the model has "
+            f"{model.get_embedding_dimension()}"
+        )
+    return layer
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def torch_device(name: str) -> torch.device:

@@ -41,7 +41,8 @@ def index(tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path) -> Path
     corpus.write_text("".join(json.dumps(row) + "\n" for row in TOWERS), "utf-8")
     done = magrag("index", corpus, folder / "idx", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["passages"] == 3
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["encoder"], row["passages"]) for row in told] == [("minilm-cosine", 3), ("minilm-qnorm", 3)]
     return folder / "idx"
 
 
@@ -124,7 +125,7 @@ def test_search_prints_one_object_a_question_with_the_factors_of_each_score(inde
 
 @pytest.mark.model
 def test_an_index_of_another_encoder_is_refused_by_name(index: Path) -> None:
-    done = magrag("search", "who", "--index", index, "-s", "encoders.minilm.query_max_tokens=64")
+    done = magrag("search", "who", "--index", index, "-s", "encoders.minilm-cosine.query_max_tokens=64")
     assert "query_max_tokens: index 256, encoder 64" in one_line_error(done, 1)
 
 

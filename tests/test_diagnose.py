@@ -14,6 +14,7 @@ from rag_app.demo import PASSAGES, QUESTIONS
 from rag_app.diagnose import diagnose_encoder
 from rag_app.errors import ConfigError
 from rag_app.pipeline import Pipeline
+from tests.one_encoder import untrained
 
 pytestmark = pytest.mark.model
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.model
 @pytest.fixture(scope="module")
 def pipeline(minilm_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     own = tmp_path_factory.mktemp("data")
-    return Pipeline(load_config(None, [f'encoders.minilm.model="{minilm_folder}"', f'data_dir="{own}"'], {}))
+    return Pipeline(load_config(None, [*untrained(minilm_folder), f'data_dir="{own}"'], {}))
 
 
 def test_the_demo_s_figures_are_scipy_s(pipeline: Pipeline) -> None:
@@ -62,7 +63,7 @@ def test_of_a_large_corpus_a_sample_has_its_tokens_counted_and_all_norms_are_rea
 
 def test_another_corpus_has_no_marks_and_says_so(pipeline: Pipeline, tmp_path: Path, minilm_folder: Path) -> None:
     (tmp_path / "own.jsonl").write_text('{"id": "a", "text": "one"}\n{"id": "b", "text": "two words"}\n', "utf-8")
-    settings = [f'encoders.minilm.model="{minilm_folder}"', f'data_dir="{tmp_path}"']
+    settings = [*untrained(minilm_folder), f'data_dir="{tmp_path}"']
     own = Pipeline(load_config(None, [*settings, f'corpus="{tmp_path / "own.jsonl"}"'], {}))
     found = diagnose_encoder(own, "minilm")
     assert found.datasets == () and "[eval.datasets]" in found.unmarked

@@ -38,6 +38,9 @@ def test_this_environment_is_told_as_it_is(tmp_path: Path) -> None:
     assert only(findings, "torch").detail.startswith(torch.__version__)
     assert only(findings, "transformers").detail == transformers.__version__
     assert only(findings, "encoders.minilm").status == "missing"
+    assert [own.name for own in findings if own.name.startswith("encoders.")] == [
+        "encoders.minilm"
+    ]  # one model for all
     assert "magrag fetch" in only(findings, "encoders.minilm").advice
     assert len({finding.name for finding in findings}) == len(findings)
 
@@ -170,7 +173,9 @@ def test_the_reader_that_will_run(
 def test_the_device_and_searchers_that_will_run(tmp_path: Path) -> None:
     config = configured(tmp_path, "retrievers.cosine.searcher=faiss")
     without = list(doctor.will_run(config, {}, CUDA_TORCH))
-    assert only(without, "runs: encoders").detail == "minilm on cuda in float32"
+    assert only(without, "runs: encoders").detail == (
+        "minilm, minilm-cosine, minilm-qnorm, minilm-dot, minilm-dnorm, minilm-learnable on cuda in float32"
+    )
     assert only(without, "runs: searchers").status == "problem"
     assert only(list(doctor.will_run(config, {"faiss-cpu": "1"}, {})), "runs: searchers").status == "info"
 

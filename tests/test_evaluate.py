@@ -104,7 +104,7 @@ def configured(
     own = tmp_path_factory.mktemp("own")
     (own / "experiment.toml").write_text(EXPERIMENT.format(root=data))
     models = [
-        f'encoders.minilm.model="{minilm_folder}"',
+        *(f'encoders.{name}.model="{minilm_folder}"' for name in ("minilm-cosine", "minilm-qnorm")),
         f'generator.model="{smol_folder}"',
         f'data_dir="{own / "data"}"',
     ]

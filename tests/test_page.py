@@ -104,9 +104,8 @@ def test_a_question_is_answered_on_both_sides_without_a_request_to_elsewhere(
         assert len(cards) == 3
         assert all(re.search(FACTORS[name], card) for card in cards), cards
         assert "Winstanley" in cards[0]
-    expect(page.locator("#verdict")).to_contain_text("same encoder, different scoring")
+    expect(page.locator("#verdict")).to_contain_text("different checkpoints")
     expect(page.locator("#verdict")).to_contain_text(re.compile(r"magnitude percentile \d+"))
-    expect(page.locator("#verdict")).to_contain_text("trained for cosine")
     page.screenshot(path=tmp_path / "wide.png", full_page=True)
     assert not complaints
     outside = [address for address in requests if _host(address) not in ("127.0.0.1", "")]
@@ -192,7 +191,7 @@ def test_a_program_can_compare_too(url: str) -> None:
     client = Client(url, verbose=False)
     job = client.submit(QUESTION, "cosine", "qnorm", 2, api_name="/compare")
     result = job.result(timeout=ANSWER_MS / 1000)
-    assert result["question"] == QUESTION and result["badge"] == "same encoder, different scoring"
+    assert result["question"] == QUESTION and result["badge"] == "different checkpoints"
     for answer, name in zip(result["answers"], ("cosine", "qnorm"), strict=True):
         assert answer["retriever"] == name and answer["answer"] and answer["error"] is None
         assert [passage["rank"] for passage in answer["passages"]] == [1, 2]
@@ -204,6 +203,9 @@ def test_a_program_can_compare_too(url: str) -> None:
     assert [answer["answer"] for answer in first["answers"]] == ["", ""]
     with pytest.raises(AppError, match="question is empty"):
         client.predict(" ", "cosine", "qnorm", 2, api_name="/compare")
+    untrained = client.predict(QUESTION, "cosine-untrained", "qnorm-untrained", 2, api_name="/compare")
+    assert untrained["badge"] == "same encoder, different scoring"
+    assert any("trained for cosine" in note for answer in untrained["answers"] for note in answer["notes"])
     named = client.predict(QUESTION, "cosin", "qnorm", 2, api_name="/compare")
     assert 'there is no retriever "cosin"' in named["answers"][0]["error"] and named["answers"][1]["answer"]
 

@@ -73,10 +73,10 @@ def test_a_link_asks_again_and_a_citation_leads_to_its_card(url: str, browser: B
 
 
 def test_the_dial_ranks_anew_at_once_and_from_the_keyboard(url: str, browser: Browser, pipeline: Pipeline) -> None:
-    page = _reopened(browser, url, q=QUESTION, a="cosine", b="qnorm", k=3)
+    page = _reopened(browser, url, q=QUESTION, a="cosine-untrained", b="qnorm-untrained", k=3)
     dial = page.locator("#gamma input[type=range]")
     formula = page.locator(".mg-formula")
-    expect(formula).to_contain_text("cosine alone, as cosine ranks them")
+    expect(formula).to_contain_text("cosine alone, as cosine-untrained ranks them")
     dial.focus()
     waited = []
     for _ in range(10):
@@ -88,9 +88,17 @@ def test_the_dial_ranks_anew_at_once_and_from_the_keyboard(url: str, browser: Br
     assert sorted(waited)[5] < 0.2, waited
     dial.press("Home")
     expect(formula).to_contain_text("cosine × |d|, ")
-    expected = pipeline.search([QUESTION], "qnorm", 3)[0].hits
+    expected = pipeline.search([QUESTION], "qnorm-untrained", 3)[0].hits
     expect(page.locator("#dial-ranking .mg-dial-title")).to_have_text([hit.passage.title for hit in expected])
     assert page.locator("#dial-plot .mg-best").count() == 3 + 1  # and the legend's
+    page.context.close()
+
+
+def test_two_checkpoints_have_a_dial_each(url: str, browser: Browser) -> None:
+    page = _reopened(browser, url, q=QUESTION, a="cosine", b="qnorm", k=3)
+    expect(page.locator(".mg-formula")).to_contain_text("cosine alone, as cosine ranks them")
+    page.locator("#dial-encoder").get_by_label("qnorm", exact=True).check()
+    expect(page.locator(".mg-formula")).to_contain_text("as qnorm ranks them")
     page.context.close()
 
 
@@ -102,7 +110,8 @@ def test_a_link_that_cannot_be_followed_says_why(url: str, browser: Browser) -> 
 
 
 def test_passages_are_there_within_a_second(pipeline: Pipeline) -> None:
-    pipeline.search([QUESTION], "cosine")
+    for name in ("cosine", "qnorm"):
+        pipeline.search([QUESTION], name)
     started = time.perf_counter()
     comparison = run_comparison(pipeline, QUESTION, ("cosine", "qnorm"), 3)
     next(comparison), next(comparison)

@@ -167,9 +167,9 @@ def test_slopes_lead_from_rank_to_rank_and_name_ranks_that_are_not_shown() -> No
 def test_on_the_demo_the_dial_ranks_as_the_raw_vectors_do(tmp_path: Path) -> None:
     pipeline = Pipeline.from_config(None, [f"generator.model={tmp_path / 'nowhere'}"])
     question, k = "Who was born first, Edward Jenner or James Watt?", 5
-    last = list(run_comparison(pipeline, question, ("cosine", "qnorm"), k))[-1]
+    last = list(run_comparison(pipeline, question, ("cosine-untrained", "qnorm-untrained"), k))[-1]
     (candidates,) = last.candidates
-    retriever = pipeline.retriever("qnorm")
+    retriever = pipeline.retriever("qnorm-untrained")
     index = retriever.index
     units, norms = index.vectors(range(len(index)))
     query = retriever.encoder.encode_queries([question]).units[0].astype(np.float64)  # type: ignore[attr-defined]

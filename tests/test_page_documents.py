@@ -20,6 +20,7 @@ from rag_app.errors import ConfigError
 from rag_app.pipeline import Pipeline
 from rag_app.ui import access, appearance, build_page, load_retrievers
 from tests.browser import open_browser, open_page
+from tests.one_encoder import untrained
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -46,7 +47,7 @@ def config(tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path) -> Con
         [
             f'corpus="{folder / "base.jsonl"}"',
             f'data_dir="{folder / "data"}"',
-            f'encoders.minilm.model="{minilm_folder}"',
+            *untrained(minilm_folder),
             f'generator.model="{folder / "nowhere"}"',
             f"page.port={port}",
             "page.max_upload_mb=1",

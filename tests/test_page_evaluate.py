@@ -17,6 +17,7 @@ from rag_app.config import load_config
 from rag_app.pipeline import Pipeline
 from rag_app.ui import appearance, build_page, load_retrievers
 from tests.browser import ANSWER_MS, open_browser, open_page
+from tests.one_encoder import untrained
 from tests.server import Server
 from tests.test_page_evaluation import answer_from_passages
 
@@ -56,7 +57,7 @@ def gate(server: Server) -> threading.Event:
 @pytest.fixture
 def url(minilm_folder: Path, server: Server, tmp_path: Path) -> Iterator[str]:
     reader = ["generator.backend=openai", f"generator.base_url={server.url}", "generator.model=only"]
-    own = [f'encoders.minilm.model="{minilm_folder}"', f'page.runs="{tmp_path / "runs"}"', "eval.cache=false"]
+    own = [*untrained(minilm_folder), f'page.runs="{tmp_path / "runs"}"', "eval.cache=false"]
     pipeline = Pipeline(load_config(None, [*reader, *own, "eval.recheck=0"], {}))
     load_retrievers(pipeline)
     with served(pipeline) as address:

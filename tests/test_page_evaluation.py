@@ -21,6 +21,7 @@ from rag_app.page.evaluation import BATCH_SIZE, Desk, Pace, Plan, Status, in_ord
 from rag_app.page.library import Library
 from rag_app.page.opening import open_question, why_closed
 from rag_app.pipeline import Pipeline
+from tests.one_encoder import untrained
 from tests.server import Server
 
 LONG = 120.0
@@ -96,7 +97,7 @@ def test_retrievers_stand_in_the_page_s_order_with_closed_book_last() -> None:
 @pytest.fixture(scope="module")
 def settings(minilm_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     own = tmp_path_factory.mktemp("data")
-    return [f'encoders.minilm.model="{minilm_folder}"', f'data_dir="{own}"', "eval.recheck=4"]
+    return [*untrained(minilm_folder), f'data_dir="{own}"', "eval.recheck=4"]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from rag_app.gathering import NO_COLUMN, Step
 from rag_app.pipeline import Pipeline
 from rag_app.shelf import DELETED, META, UNFINISHED, Shelf
 from retriever.chunking import Chunking
+from tests.one_encoder import untrained
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -29,7 +30,7 @@ ANNA, BEN = "browser:anna", "browser:ben"
 @pytest.fixture
 def config(tmp_path: Path, data_dir: Path, minilm_folder: Path) -> Config:
     """The demo's retrievers, with a data folder that is empty but for the model's own."""
-    return load_config(None, [f'data_dir="{tmp_path / "data"}"', f'encoders.minilm.model="{minilm_folder}"'], {})
+    return load_config(None, [f'data_dir="{tmp_path / "data"}"', *untrained(minilm_folder)], {})
 
 
 @pytest.fixture
@@ -132,13 +133,13 @@ def test_nothing_is_left_of_a_build_that_was_stopped(
 def test_what_a_killed_page_left_is_never_searched_and_cleared_at_the_next_start(
     config: Config, files: list[Path], tmp_path: Path
 ) -> None:
+    settings = [f'data_dir="{config.data_dir}"', *untrained(Path(config.encoders["minilm"].model))]
     script = (
         "import os, signal, sys; from pathlib import Path; from rag_app.config import load_config\n"
         "from rag_app.pipeline import Pipeline; from rag_app.shelf import Shelf\n"
         "def kill(step):\n"
         "    if step.stage == 'encoding' and step.done: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"config = load_config(None, ['data_dir=\"{config.data_dir}\"', "
-        f"'encoders.minilm.model=\"{config.encoders['minilm'].model}\"'], {{}})\n"
+        f"config = load_config(None, {settings!r}, {{}})\n"
         f"Shelf(Pipeline(config)).add('{ANNA}', 'Mine', [Path(sys.argv[1])], step=kill)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(files[0])], env=os.environ, capture_output=True)

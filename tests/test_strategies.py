@@ -84,7 +84,7 @@ def test_one_round_ranks_as_its_base_and_long_passages_leave_the_question_whole(
     made = stores(data_dir, tmp_path)
     texts = [question["question"] for question in questions[:10]]
     assert made.retriever("once").retrieve(texts, 5).hits == made.retriever("qnorm").retrieve(texts, 5).hits
-    encoder = made.encoder("minilm")
+    encoder = made.encoder("minilm-qnorm")
     limit = encoder.spec.query_max_tokens
     whole = encoder.tokenizer(texts[0] + " word" * 1000, truncation=True, max_length=limit)["input_ids"]
     question = encoder.tokenizer(texts[0], add_special_tokens=False)["input_ids"]
@@ -113,8 +113,9 @@ def test_a_run_file_of_the_demo_gives_back_what_was_written(data_dir: Path, tmp_
 
 
 def test_notes_of_the_parts_reach_the_pipeline(data_dir: Path, tmp_path: Path) -> None:
-    stores(data_dir, tmp_path)
+    stores(data_dir, tmp_path, '[retrievers.length]\nkind = "hybrid"\nof = ["bm25", "qnorm-untrained"]\n')
     pipeline = Pipeline.from_config(tmp_path / "my.toml")
-    assert pipeline.notes("qnorm")
-    assert pipeline.notes("fused") == pipeline.notes("once") == pipeline.notes("qnorm")
-    assert pipeline.notes("hybrid") == pipeline.notes("twice") == []
+    assert pipeline.notes("qnorm-untrained")
+    assert pipeline.notes("length") == pipeline.notes("qnorm-untrained")
+    # Searched by what they were trained for.
+    assert all(pipeline.notes(name) == [] for name in ("hybrid", "twice", "once", "fused", "dot", "dnorm", "learnable"))

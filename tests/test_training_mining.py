@@ -286,7 +286,7 @@ class TestMinePairs:
         ]
         pairs.append(TrainingPair("big wading birds", corpus["c"]))
         said: list[str] = []
-        found, _ = mine_pairs(pairs, config, "cosine", MiningSettings(negatives=4, depth=5), log=said.append)
+        found, _ = mine_pairs(pairs, config, "cosine-untrained", MiningSettings(negatives=4, depth=5), log=said.append)
         assert negatives(found[0]) == "edbc"
         from sentence_transformers import SentenceTransformer
 

@@ -13,6 +13,7 @@ from retriever.encoder import Encoder
 from retriever.similarity import Similarity, similarity_from_name
 from retriever.training.crops import CropSettings
 from retriever.training.lora import add_lora
+from retriever.training.projection import add_projection
 from retriever.training.settings import LoraSettings, TrainingSettings
 from retriever.training.trainer import Trainer, TrainingResult
 from tests.tiny_encoder import load_tiny, tiny_pairs
@@ -39,6 +40,8 @@ def trainer(folder: Path, model: Path, changed: Mapping[str, Any] | None = None,
     settings = TrainingSettings(**{**SETTINGS, **(changed or {})})
     encoder = load_tiny(model)
     adapter = add_lora(encoder, settings.lora, settings.seed) if settings.lora else None
+    if settings.projection:
+        add_projection(encoder)
     options = {"pairs": tiny_pairs(40), "dev": dev, "held_out": tiny_pairs(10, seed=1), **options}
     return Trainer(encoder, settings=settings, folder=folder, adapter=adapter, **options)
 

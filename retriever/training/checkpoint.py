@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from retriever.encoder import Encoder, EncoderSpec
 from retriever.errors import RetrieverError
 from retriever.similarity import NAMES, Similarity
+from retriever.training.projection import load_projection, save_projection
 from retriever.training.snapshot import flush
 
 if TYPE_CHECKING:
@@ -68,19 +69,21 @@ def save_checkpoint(
     *,
     adapter: Any = None,
     adapter_dtype: str = "float32",
+    projection: Any = None,
 ) -> None:
     """Write a checkpoint, in place of one that may be there.
 
     A kill leaves the old one or the new one, if need be beside the folder, whence `restore_checkpoint` takes it back.
 
     Args:
-        folder: For a full model, a folder that sentence-transformers loads, its last module the pooling (no Normalize, so
-            norms are real), with the similarity function that ranks as the manifest's similarity does. With an adapter,
-            PEFT's files.
+        folder: For a full model, a folder that sentence-transformers loads, without Normalize at its end (so norms are real)
+            and with the similarity function that ranks as the manifest's similarity does. With an adapter, PEFT's files.
         encoder: The model, with the adapter inside where there is one.
         manifest: Goes beside it as magrag.json.
         adapter: What `retriever.training.lora.add_lora` returned; None for a full model.
         adapter_dtype: "float32" or "float16", half the size.
+        projection: What `retriever.training.projection.add_projection` returned, kept beside an adapter; None where there is
+            none.
     """
     restore_checkpoint(folder)
     partial = _emptied(folder.with_name(f".{folder.name}.partial"))
@@ -88,6 +91,8 @@ def save_checkpoint(
         _save_model(partial, encoder.model, encoder, manifest)
     else:
         _save_adapter(partial, adapter, manifest, adapter_dtype)
+        if projection is not None:
+            save_projection(partial, projection, _torch_dtype(adapter_dtype))
     _write_manifest(partial, manifest)
     flush(partial)
     if folder.exists():
@@ -119,12 +124,14 @@ def save_merged(folder: Path, encoder: Encoder, adapter: Any) -> None:
     os.replace(partial, folder / MERGED)
 
 
-def load_adapter(folder: Path, adapter: Any) -> None:
-    """Put the weights of a saved adapter into one that has its shape."""
+def load_adapter(folder: Path, adapter: Any, projection: Any = None) -> None:
+    """Put the weights of a saved adapter, and of the projection beside it, into ones that have their shapes."""
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
     set_peft_model_state_dict(adapter, load_file(folder / ADAPTER_WEIGHTS))
+    if projection is not None:
+        load_projection(folder, projection)
 
 
 def read_manifest(folder: Path) -> CheckpointManifest | None:
@@ -195,11 +202,10 @@ def _write_manifest(folder: Path, manifest: CheckpointManifest) -> None:
 
 
 def _save_adapter(folder: Path, adapter: Any, manifest: CheckpointManifest, dtype: str) -> None:
-    import torch
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
-    kind = {"float32": torch.float32, "float16": torch.float16}[dtype]
+    kind = _torch_dtype(dtype)
     weights = get_peft_model_state_dict(adapter)
     save_file(
         {name: value.detach().to("cpu", kind).contiguous() for name, value in weights.items()},
@@ -211,6 +217,12 @@ def _save_adapter(folder: Path, adapter: Any, manifest: CheckpointManifest, dtyp
     config.base_model_name_or_path = manifest.base["name"]
     config.inference_mode = True
     config.save_pretrained(str(folder))
+
+
+def _torch_dtype(name: str) -> Any:
+    import torch
+
+    return {"float32": torch.float32, "float16": torch.float16}[name]
 
 
 def _merged(encoder: Encoder, adapter: Any) -> SentenceTransformer:

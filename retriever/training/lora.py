@@ -29,6 +29,7 @@ def add_lora(encoder: Encoder, settings: LoraSettings, seed: int) -> Any:
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
+    encoder.model.requires_grad_(False)  # PEFT freezes the transformer, and no other module
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,

@@ -57,6 +57,7 @@ class TrainingSettings:
         hard_negatives: A pair's own negatives in each step.
         crops: How passages are cut [ours].
         anchor: Weight of the loss that keeps rankings near the untrained model's [ours]; 0 is off.
+        projection: Vectors are normalised and go through a trained linear layer, the identity at first [ours].
         lora: Adapters; None trains all weights.
         dropout: Whether the model's own dropout is on (and LoRA's).
         precision: "float32", or "bfloat16" for the transformer's arithmetic (weights stay float32).
@@ -86,6 +87,7 @@ class TrainingSettings:
     hard_negatives: int = 0
     crops: CropSettings = field(default_factory=CropSettings)
     anchor: float = 0.0
+    projection: bool = False
     lora: LoraSettings | None = None
     dropout: bool = True
     precision: Literal["float32", "bfloat16"] = "float32"

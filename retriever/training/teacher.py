@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from retriever.training.forward import Forward, Texts
+from retriever.training.projection import without_projection
 from retriever.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -14,31 +15,29 @@ if TYPE_CHECKING:
 
     from retriever.encoder import Encoder
 
-Teacher = Callable[[Forward, Texts, Texts], "tuple[Tensor, Tensor]"]
-"""From an encoder's training side, queries and passages to their untrained vectors, each in the order given."""
+Teacher = Callable[[Texts, Texts], "tuple[Tensor, Tensor]"]
+"""From queries and passages to their untrained vectors, each in the order given."""
 
 
 def make_teacher(encoder: Encoder, adapter: Any, settings: TrainingSettings) -> Teacher:
-    """Encodes a batch as the encoder did before training, without gradients and dropout."""
+    """Encodes a batch as the encoder did before training, without gradients and dropout; a projection is left out."""
     import copy
 
+    if settings.projection:
+        encoder = without_projection(encoder)
     if adapter is None:
         frozen = copy.deepcopy(encoder.model).eval().requires_grad_(False)
-        untrained = Forward(
-            replace(encoder, model=frozen), tokens_per_batch=settings.tokens_per_batch, precision=settings.precision
-        )
+        encoder = replace(encoder, model=frozen)
+    untrained = Forward(encoder, tokens_per_batch=settings.tokens_per_batch, precision=settings.precision)
+    if adapter is None:
+        return lambda queries, passages: (untrained.vectors(queries), untrained.vectors(passages))
 
-        def from_copy(forward: Forward, queries: Texts, passages: Texts) -> tuple[Tensor, Tensor]:
-            return untrained.vectors(queries), untrained.vectors(passages)
-
-        return from_copy
-
-    def without_adapter(forward: Forward, queries: Texts, passages: Texts) -> tuple[Tensor, Tensor]:
-        model = forward.encoder.model
-        training = model.training
+    def without_adapter(queries: Texts, passages: Texts) -> tuple[Tensor, Tensor]:
+        model = encoder.model
+        training = model[0].training
         model.eval()
         with adapter.disable_adapter():
-            vectors = forward.vectors(queries), forward.vectors(passages)
+            vectors = untrained.vectors(queries), untrained.vectors(passages)
         model.train(training)
         return vectors
 

@@ -79,7 +79,7 @@ class Trainer:
     """One training in one folder.
 
     Args:
-        encoder: In float32; its weights change.
+        encoder: In float32; its weights change. Where the settings ask for a projection, `add_projection` has put it there.
         pairs: What is trained on.
         settings: The recipe.
         folder: For log.csv, state and best; one that a killed training left is continued.
@@ -126,6 +126,7 @@ class Trainer:
         self._held_out = held_out
         self._dev, self._report, self._log = dev, report, log or (lambda line: None)
         self._adapter, self._adapter_dtype = adapter, adapter_dtype
+        self._projection = encoder.model[-1] if settings.projection else None
         self._data_hash = data_hash(pairs)
         if adapter is None:
             encoder.model.requires_grad_(True)  # PEFT leaves weights frozen that an adapter was merged into
@@ -209,7 +210,7 @@ class Trainer:
             if self._progress.best_step < 0:
                 self._save_best({})
             if self._adapter is not None and not (best / MERGED).is_dir():
-                load_adapter(best, self._adapter)
+                load_adapter(best, self._adapter, self._projection)
                 save_merged(best, self.encoder, self._adapter)
         wait_for_all()
         manifest = manifest_of(best)
@@ -285,7 +286,7 @@ class Trainer:
         excluded = share.excluded.to(device)
         value = self._loss(queries, passages, share.targets.to(device), excluded)
         if self._teacher is not None:
-            teacher_queries, teacher_passages = self._teacher(self._forward, share.queries, share.passages)
+            teacher_queries, teacher_passages = self._teacher(share.queries, share.passages)
             value = value + self.settings.anchor * anchor_loss(
                 queries, passages, teacher_queries, gather(teacher_passages), self._loss, excluded
             )
@@ -388,4 +389,11 @@ class Trainer:
             step=self._progress.step,
             note=note,
         )
-        save_checkpoint(self.folder / BEST, encoder, manifest, adapter=self._adapter, adapter_dtype=self._adapter_dtype)
+        save_checkpoint(
+            self.folder / BEST,
+            encoder,
+            manifest,
+            adapter=self._adapter,
+            adapter_dtype=self._adapter_dtype,
+            projection=self._projection,
+        )
