@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rag_app import cli_eval, cli_mine, cli_sweep, cli_train, cli_train_reader
+from rag_app import cli_diagnose, cli_eval, cli_mine, cli_sweep, cli_train, cli_train_reader
 from rag_app.cli_options import (
     CompareOption,
     ConfigOption,
@@ -153,6 +153,7 @@ app.command()(cli_eval.score)
 app.command()(cli_eval.report)
 app.command()(cli_eval.runs)
 app.command()(cli_eval.compare)
+app.command()(cli_diagnose.diagnose)
 app.command()(cli_train.train)
 app.command()(cli_sweep.sweep)
 app.command()(cli_mine.mine)

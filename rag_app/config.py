@@ -134,6 +134,8 @@ class Config(Table):
         used = self.used_retrievers()
         encoders = {self.retrievers[name].encoder for name in used}
         settings = self.model_dump(mode="json", exclude=_NOT_FINGERPRINTED)
+        if not self.eval.allow_asymmetric:
+            del settings["eval"]["allow_asymmetric"]  # runs begun before there was this setting can be gone on with
         settings["retrievers"] = {name: table for name, table in settings["retrievers"].items() if name in used}
         settings["encoders"] = {name: table for name, table in settings["encoders"].items() if name in encoders}
         return settings

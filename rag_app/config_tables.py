@@ -234,6 +234,8 @@ class EvalConfig(Table):
         read: Whether the reader is asked; without it retrieval alone is measured, on question sets too.
         recheck: Questions of each reader that are asked twice, to see whether its answers can be repeated.
         cache: Whether rankings and answers of other runs are used where nothing that makes them differs.
+        allow_asymmetric: Whether sentence pairs are scored by a similarity that treats their sides differently, so that what
+            it loses there can be measured; it is refused otherwise.
     """
 
     data: str = ""
@@ -250,6 +252,7 @@ class EvalConfig(Table):
     read: bool = True
     recheck: Annotated[int, Field(ge=0)] = 16
     cache: bool = True
+    allow_asymmetric: bool = False
 
 
 class SweepConfig(Table):

@@ -9,7 +9,7 @@ import numpy as np
 
 from rag_app.config import Config
 from rag_app.errors import USER_ERRORS, ConfigError
-from rag_app.experiment import open_experiment, question_sets
+from rag_app.experiment import Experiment, open_experiment, question_sets
 from rag_app.pipeline import Pipeline
 from rag_app.sweep_norms import Marked, marked_passages
 from retriever.diagnostics import Diagnosis, diagnose
@@ -45,24 +45,28 @@ class Diagnosed:
     figures: Diagnosis
 
 
-def diagnose_encoder(pipeline: Pipeline, name: str, *, sample: int = SAMPLE) -> Diagnosed:
+def diagnose_encoder(
+    pipeline: Pipeline, name: str, *, sample: int = SAMPLE, asked: Experiment | None = None
+) -> Diagnosed:
     """Look at the index that a configured encoder made of the corpus; it is built where there is none yet.
 
     Args:
         pipeline: Over the corpus; its encoders and indexes are used.
         name: Of the encoder in the configuration.
         sample: So many passages have their tokens counted at most, beside those that are marked.
+        asked: Whose questions mark passages of this corpus; those of [eval.datasets] over it where None.
 
     Raises:
         ConfigError: No such encoder, or an empty corpus.
-        RetrieverError: Corpus, index or encoder cannot be used.
+        RetrieverError: Corpus, index or encoder cannot be used, or the index was made by another encoder.
     """
     config = pipeline.config
     config.encoder(name)
     index, encoder = pipeline.index(name), pipeline.encoder(name)
+    index.check_encoder(encoder)
     if not len(index):
         raise ConfigError(f"{config.corpus} holds no passages, so there is nothing to measure")
-    marked, datasets, unmarked = _marked(config)
+    marked, datasets, unmarked = _marked(config) if asked is None else _marks_of(asked, config)
     relevant, others = np.zeros(len(index), dtype=bool), np.ones(len(index), dtype=bool)
     relevant[list(index.find(marked.own).values())] = True
     others[list(index.find(marked.anyone).values())] = False
@@ -89,21 +93,33 @@ def _lengths(index: Index, encoder: Encoder, rows: np.ndarray) -> np.ndarray:
     return np.concatenate(counts)
 
 
-def _marked(config: Config) -> tuple[Marked, tuple[str, ...], str]:
-    """Passages that questions over this corpus mark, of which data sets, and why of none."""
-    # What would have to come from the hub is left out: looking at norms fetches nothing.
+def configured_questions(config: Config) -> Experiment | str:
+    """All questions of [eval.datasets] that lie on this machine, and the demo's; or why there are none, in a phrase.
+
+    What would have to come from the hub is left out: looking at norms fetches nothing.
+    """
     tables = question_sets(config)
-    nobody = Marked(frozenset(), frozenset())
-    missing = (
-        "no questions with marked passages are known over this corpus: name a data set that has, in [eval.datasets]"
-    )
     if not tables:
-        return nobody, (), missing
+        return _MISSING
     settings = config.eval.model_copy(update={"datasets": tables, "n": 0})
     try:
-        whole = open_experiment(config.model_copy(update={"eval": settings}), [], lambda line: None)
+        return open_experiment(config.model_copy(update={"eval": settings}), [], lambda line: None)
     except USER_ERRORS as error:
-        return nobody, (), f"the questions cannot be read: {error}"
+        return f"the questions cannot be read: {error}"
+
+
+_MISSING = "no questions with marked passages are known over this corpus: name a data set that has, in [eval.datasets]"
+
+
+def _marked(config: Config) -> tuple[Marked, tuple[str, ...], str]:
+    """Passages that questions over this corpus mark, of which data sets, and why of none."""
+    whole = configured_questions(config)
+    if isinstance(whole, str):
+        return Marked(frozenset(), frozenset()), (), whole
+    return _marks_of(whole, config)
+
+
+def _marks_of(whole: Experiment, config: Config) -> tuple[Marked, tuple[str, ...], str]:
     own = config.corpus, config.index.path
     found = {
         name: marks
@@ -111,7 +127,7 @@ def _marked(config: Config) -> tuple[Marked, tuple[str, ...], str]:
         if whole.corpora[name] == own and marks.own
     }
     if not found:
-        return nobody, (), missing
+        return Marked(frozenset(), frozenset()), (), _MISSING
     relevant = frozenset[str]().union(*(marks.own for marks in found.values()))
     anyone = frozenset[str]().union(*(marks.anyone for marks in found.values()))
     return Marked(relevant, anyone), tuple(found), ""

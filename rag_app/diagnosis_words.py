@@ -35,12 +35,20 @@ def readings(found: Diagnosed) -> list[Reading]:
 
 def verdict(found: Diagnosed) -> str:
     """All of it in two or three sentences: what to expect of a similarity that counts magnitude."""
+    parts = reasons(found)
+    if found.figures.cv >= EVEN:
+        parts.append("The Evaluate tab measures what it does to rankings and answers.")
+    return " ".join(parts)
+
+
+def reasons(found: Diagnosed) -> list[str]:
+    """What the norms of the passages say for or against counting them, a sentence each."""
     figures = found.figures
-    if figures.cv < _EVEN:
-        return (
+    if figures.cv < EVEN:
+        return [
             "All vectors are nearly of one length, so a similarity that counts magnitude ranks almost as cosine does: "
             "there is little to gain or to lose."
-        )
+        ]
     parts = []
     if math.isfinite(figures.length) and figures.length**2 >= 0.25:
         longer = figures.length > 0
@@ -48,23 +56,34 @@ def verdict(found: Diagnosed) -> str:
             f"Magnitude here is {'mostly' if figures.length**2 >= 0.5 else 'to a good part'} a matter of length: "
             f"counting it favours {'long' if longer else 'short'} passages."
         )
-    effect = figures.apart if math.isfinite(figures.apart.value) else figures.effect
-    interval = figures.apart_interval or figures.effect_interval
-    if interval is None:
+    sign = beyond_length(figures)
+    if sign is None:
         parts.append("Whether it also tells relevant passages from others cannot be seen without marked passages.")
-    elif _open(interval):
+    elif sign == 0:
         parts.append("Of what length leaves, nothing can be seen that tells relevant passages from others.")
-    elif effect.value > 0:
+    elif sign > 0:
         parts.append("Beyond length, relevant passages have somewhat longer vectors: counting magnitude can help.")
     else:
         parts.append(
             "Beyond length, relevant passages have somewhat shorter vectors: counting magnitude works against them."
         )
-    parts.append("The Evaluate tab measures what it does to rankings and answers.")
-    return " ".join(parts)
+    return parts
 
 
-_EVEN = 0.01
+def beyond_length(figures: Diagnosis) -> int | None:
+    """Sign of the difference between relevant and other passages for their length.
+
+    Returns:
+        1 where relevant ones have longer vectors, -1 where shorter, 0 where it could be chance; None where nothing is marked.
+    """
+    effect = figures.apart if math.isfinite(figures.apart.value) else figures.effect
+    interval = figures.apart_interval or figures.effect_interval
+    if interval is None:
+        return None
+    return 0 if _open(interval) else 1 if effect.value > 0 else -1
+
+
+EVEN = 0.01
 """A coefficient of variation below this moves a score by less than its cosine's second digit."""
 
 
@@ -79,7 +98,7 @@ def _spread(figures: Diagnosis) -> Reading:
         f"A passage one standard deviation above the mean scores {share} higher when magnitude counts, and overtakes "
         f"those whose cosine is less than {share} above its own. "
     )
-    if figures.cv < _EVEN:
+    if figures.cv < EVEN:
         meaning += "That is next to nothing: magnitude can change little here."
     elif figures.cv < 0.05:
         meaning += "That is little: it decides between passages whose cosines are close, and hardly elsewhere."
@@ -144,7 +163,24 @@ def _relevance(found: Diagnosed) -> list[Reading]:
             meaning += " Length had hidden part of the difference."
         else:
             meaning += " So the difference above is not one of length."
-    return [first, Reading(apart, f"{kept.value:+.2f}", _between(figures.apart_interval).rstrip(", "), meaning)]
+    second = Reading(apart, f"{kept.value:+.2f}", _between(figures.apart_interval).rstrip(", "), meaning)
+    return [first, second, *_correlated(figures)]
+
+
+def _correlated(figures: Diagnosis) -> list[Reading]:
+    if not math.isfinite(figures.partial):
+        return []
+    plain = f"{figures.relevance:+.3f}" if math.isfinite(figures.relevance) else "undefined"
+    meaning = (
+        f"Without holding length constant it is {plain}. Where few passages are relevant it is small whatever the "
+        "difference; its sign and whether its interval holds 0 are what counts."
+    )
+    detail = f"{_between(figures.partial_interval, 3)}{figures.compared:,} passages"
+    return [
+        Reading(
+            "Norm and relevance (partial correlation, length held constant)", f"{figures.partial:+.3f}", detail, meaning
+        )
+    ]
 
 
 def _size(effect: Effect, interval: Interval, who: str = "Relevant passages") -> str:
@@ -180,5 +216,5 @@ def _open(interval: Interval) -> bool:
     return interval is None or interval[0] <= 0 <= interval[1]
 
 
-def _between(interval: Interval) -> str:
-    return f"95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}, " if interval else ""
+def _between(interval: Interval, digits: int = 2) -> str:
+    return f"95 % interval {interval[0]:+.{digits}f} to {interval[1]:+.{digits}f}, " if interval else ""

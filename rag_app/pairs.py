@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from eval.data.pairs import spearman, spearman_difference
 from eval.data.sources import PairSet
@@ -12,15 +13,16 @@ from rag_app.bench import Bench
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.stores import configured_similarity
+from retriever.encoder import Encoder, Vectors
 from retriever.errors import RetrieverError
-from retriever.similarity import require_symmetric, score_parts
+from retriever.similarity import Similarity, require_symmetric, score_parts
 
 
 def score_pairs(config: Config, bench: Bench, sets: Sequence[PairSet]) -> list[PairScore]:
     """Spearman's correlation of every retriever of [eval] on sets of sentence pairs, compared with the first that has one.
 
-    Sentences are encoded as queries on both sides, as E5 and its kin want it where the two are equals. What cannot score
-    a pair, or treats its sides differently, is refused with the reason.
+    What cannot score a pair is refused with the reason, and so is what treats its sides differently, unless
+    eval.allow_asymmetric says that its loss shall be measured.
     """
     found: list[PairScore] = []
     for pairs in sets:
@@ -54,9 +56,27 @@ def _scores(config: Config, bench: Bench, name: str, pairs: PairSet) -> list[flo
     settings = config.retriever(name)
     encoder = bench.encoder(settings.encoder)
     similarity = configured_similarity(name, settings, encoder)
-    require_symmetric(similarity, pairs.name)
-    left = encoder.encode_queries([pair.text1 for pair in pairs.pairs])
-    right = encoder.encode_queries([pair.text2 for pair in pairs.pairs])
-    cosines = (left.units * right.units).sum(axis=1)
-    scores: list[float] = score_parts(cosines, left.norms, right.norms, similarity.gamma_q, similarity.gamma_d).tolist()
-    return scores
+    require_symmetric(similarity, pairs.name, override=config.eval.allow_asymmetric, way="eval.allow_asymmetric=true")
+    return EncodedPairs.of(pairs, encoder).scores(similarity)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedPairs:
+    """Both sides [n] of sentence pairs, encoded as queries, as E5 and its kin want it where the two are equals."""
+
+    left: Vectors
+    right: Vectors
+
+    @classmethod
+    def of(cls, pairs: PairSet, encoder: Encoder) -> EncodedPairs:
+        """Those of a set."""
+        left, right = ([getattr(pair, side) for pair in pairs.pairs] for side in ("text1", "text2"))
+        return cls(encoder.encode_queries(left), encoder.encode_queries(right))
+
+    def scores(self, similarity: Similarity) -> list[float]:
+        """Of each pair, the first sentence in the place of the query."""
+        cosines = (self.left.units * self.right.units).sum(axis=1)
+        found: list[float] = score_parts(
+            cosines, self.left.norms, self.right.norms, similarity.gamma_q, similarity.gamma_d
+        ).tolist()
+        return found

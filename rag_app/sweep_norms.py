@@ -14,11 +14,12 @@ from eval.sweep import Norms
 from eval.sweep_pairs import SYSTEMS, PairValues
 from rag_app.config import Config
 from rag_app.experiment import Experiment
+from rag_app.pairs import EncodedPairs
 from rag_app.stores import StepProgress, Stores
 from retriever.diagnostics import cohens_d, length_correlation, variation
 from retriever.encoder import Encoder
 from retriever.index import Index
-from retriever.similarity import score_parts, similarity_from_name
+from retriever.similarity import similarity_from_name
 
 Log = Callable[[str], None]
 
@@ -115,14 +116,7 @@ def pair_values(sets: Sequence[PairSet], stores: Stores, name: str) -> dict[str,
     """Every pair's scores, which differences between trainings are resampled from; as `rag_app.pairs` makes them."""
     found = {}
     for own in sets:
-        encoder = stores.encoder(name)
-        left = encoder.encode_queries([pair.text1 for pair in own.pairs])
-        right = encoder.encode_queries([pair.text2 for pair in own.pairs])
-        cosines = (left.units * right.units).sum(axis=1)
-        kinds = {system: similarity_from_name(system) for system in SYSTEMS}
-        scores = {
-            system: score_parts(cosines, left.norms, right.norms, kind.gamma_q, kind.gamma_d).tolist()
-            for system, kind in kinds.items()
-        }
+        encoded = EncodedPairs.of(own, stores.encoder(name))
+        scores = {system: encoded.scores(similarity_from_name(system)) for system in SYSTEMS}
         found[own.name] = PairValues([pair.score for pair in own.pairs], scores)
     return found

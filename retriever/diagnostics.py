@@ -73,10 +73,18 @@ def length_correlation(norms: npt.ArrayLike, lengths: npt.ArrayLike) -> float:
     Returns:
         NaN where one of the two does not vary.
     """
-    values, tokens = np.asarray(norms, dtype=np.float64), np.asarray(lengths, dtype=np.float64)
-    if len(values) < 2 or values.std() <= 1e-6 * abs(values.mean()) or tokens.min() == tokens.max():
+    return _pearson(np.asarray(norms, dtype=np.float64), np.log(np.asarray(lengths, dtype=np.float64)))
+
+
+def _pearson(first: np.ndarray, second: np.ndarray) -> float:
+    if not (_varies(first) and _varies(second)):
         return math.nan
-    return float(np.corrcoef(values, np.log(tokens))[0, 1])
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _varies(values: np.ndarray) -> bool:
+    """By more than rounding does."""
+    return len(values) > 1 and bool(values.std() > 1e-6 * abs(values.mean()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +109,41 @@ def histogram(norms: npt.ArrayLike, bins: int = 30) -> Histogram:
     return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
 
 
-def correlation_interval(r: float, n: int, level: float = LEVEL) -> tuple[float, float] | None:
-    """Of Pearson's correlation by Fisher's z, whose deviation is 1 / sqrt(n − 3); None where that says nothing."""
+def partial_correlation(first: npt.ArrayLike, second: npt.ArrayLike, control: npt.ArrayLike) -> float:
+    """Pearson's correlation of what straight lines in a third variable leave of two.
+
+    It is (r12 − r13 r23) / sqrt((1 − r13²) (1 − r23²)) (Yule 1907).
+
+    Args:
+        first: [n].
+        second: [n].
+        control: [n]; where it does not vary, the plain correlation is returned.
+
+    Returns:
+        NaN where one of the two does not vary, or follows from the control alone.
+    """
+    a, b, c = (np.asarray(values, dtype=np.float64) for values in (first, second, control))
+    plain = _pearson(a, b)
+    if not _varies(c):
+        return plain
+    with_a, with_b = _pearson(a, c), _pearson(b, c)
+    left = (1 - with_a**2) * (1 - with_b**2)
+    # Also where a correlation is NaN.
+    if not left > 1e-12:
+        return math.nan
+    return float((plain - with_a * with_b) / math.sqrt(left))
+
+
+def correlation_interval(r: float, n: int, level: float = LEVEL, *, controls: int = 0) -> tuple[float, float] | None:
+    """Of Pearson's correlation by Fisher's z, whose deviation is 1 / sqrt(n − 3); None where that says nothing.
+
+    Args:
+        r: The correlation.
+        n: What it is over.
+        level: Of the interval.
+        controls: Variables that a partial correlation holds constant; each takes one from n (Fisher 1924).
+    """
+    n -= controls
     if n <= 3 or not math.isfinite(r) or abs(r) >= 1:
         return None
     half = NormalDist().inv_cdf((1 + level) / 2) / math.sqrt(n - 3)
@@ -183,6 +224,11 @@ class Diagnosis:
         longer: Share of pairs in which the relevant one has the longer vector.
         apart: Cohen's d of what length leaves of the norms.
         apart_interval: Its interval.
+        compared: Passages, relevant and others, whose lengths were counted.
+        relevance: Correlation of norm and relevance (1 or 0) over these.
+        relevance_interval: Its interval.
+        partial: The same with log length held constant.
+        partial_interval: Its interval.
     """
 
     n: int
@@ -203,6 +249,11 @@ class Diagnosis:
     longer: float
     apart: Effect
     apart_interval: tuple[float, float] | None
+    compared: int
+    relevance: float
+    relevance_interval: tuple[float, float] | None
+    partial: float
+    partial_interval: tuple[float, float] | None
 
 
 def diagnose(
@@ -234,6 +285,10 @@ def diagnose(
     effect = cohens_d(values[first], values[second])
     left = without_length(counted, tokens, fair)
     apart = cohens_d(left[first[places]], left[second[places] & fair])
+    chosen = first[places] | (second[places] & fair)
+    marks, logs = first[places][chosen], np.log(tokens[chosen])
+    plain = _pearson(counted[chosen], marks.astype(np.float64))
+    partial = partial_correlation(counted[chosen], marks, logs)
     low, median, high = (float(value) for value in np.percentile(values, (5, 50, 95)))
     return Diagnosis(
         n=len(values),
@@ -254,4 +309,9 @@ def diagnose(
         longer=chance_longer(values[first], values[second]),
         apart=apart,
         apart_interval=effect_interval(apart),
+        compared=int(chosen.sum()),
+        relevance=plain,
+        relevance_interval=correlation_interval(plain, int(chosen.sum())),
+        partial=partial,
+        partial_interval=correlation_interval(partial, int(chosen.sum()), controls=1),
     )

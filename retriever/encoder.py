@@ -216,11 +216,17 @@ class Encoder:
 
     def passage_lengths(self, passages: Sequence[Passage]) -> np.ndarray:
         """Tokens [n] int64 of passages as they are encoded: cut, with special tokens."""
-        texts = self.passage_texts(passages)
+        return self._lengths(self.passage_texts(passages), self.spec.passage_max_tokens)
+
+    def query_lengths(self, queries: Sequence[str]) -> np.ndarray:
+        """Tokens [n] int64 of queries as they are encoded: cut, with special tokens."""
+        return self._lengths(self.query_texts(queries), self.spec.query_max_tokens)
+
+    def _lengths(self, texts: list[str], max_tokens: int) -> np.ndarray:
         if not texts:
             return np.zeros(0, dtype=np.int64)
         with self._tokenizing:
-            encoded = self.tokenizer(texts, truncation=True, max_length=self.spec.passage_max_tokens)
+            encoded = self.tokenizer(texts, truncation=True, max_length=max_tokens)
         return np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
 
     def _encode(

@@ -166,13 +166,14 @@ def pairwise_score(left: Tensor, right: Tensor, similarity: Similarity) -> Tenso
     return score_parts(cosine, left_norms, right_norms, similarity.gamma_q, similarity.gamma_d)
 
 
-def require_symmetric(similarity: Similarity, task: str, *, override: bool = False) -> None:
+def require_symmetric(similarity: Similarity, task: str, *, override: bool = False, way: str = "") -> None:
     """Refuse a one-sided similarity where s(a, b) must equal s(b, a).
 
     Args:
         similarity: What was asked for.
         task: Named in the message, for example "STS-B".
         override: Go on all the same, so that the loss can be measured.
+        way: How whoever asked can set `override`, for the message.
 
     Raises:
         RetrieverError: The similarity keeps one magnitude and drops the other (the paper's task symmetry principle).
@@ -180,5 +181,5 @@ def require_symmetric(similarity: Similarity, task: str, *, override: bool = Fal
     if not (override or similarity.is_symmetric):
         raise RetrieverError(
             f"{task} compares equals, so s(a, b) must equal s(b, a), but {similarity.name} normalises one side only; "
-            "use cosine or dot"
+            "use cosine or dot" + (f" ({way} measures what is lost)" if way else "")
         )

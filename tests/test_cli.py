@@ -49,7 +49,7 @@ def index(tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path) -> Path
 def test_help_names_every_command_and_needs_no_heavy_import() -> None:
     done = magrag("--help")
     assert done.returncode == 0
-    for command in ("ask", "index", "search", "eval", "score", "serve", "fetch", "doctor"):
+    for command in ("ask", "index", "search", "eval", "diagnose", "score", "serve", "fetch", "doctor"):
         assert command in done.stdout
     code = "import sys; import rag_app.cli; print([m for m in ('torch','vllm','gradio','pydantic','rich.table') if m in sys.modules])"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

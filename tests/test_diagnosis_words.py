@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from rag_app.diagnose import Diagnosed
+from rag_app.diagnosis_figures import bands
 from rag_app.diagnosis_words import Reading, readings, verdict
-from rag_app.page.diagnose_view import bands, render_diagnosis
+from rag_app.page.diagnose_view import render_diagnosis
 from retriever.diagnostics import Diagnosis, diagnose
 
 N = 800

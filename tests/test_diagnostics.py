@@ -19,6 +19,7 @@ from retriever.diagnostics import (
     effect_interval,
     histogram,
     length_correlation,
+    partial_correlation,
     trend,
     variation,
     without_length,
@@ -91,6 +92,24 @@ def test_the_interval_of_a_correlation_is_scipy_s(n: int) -> None:
     assert found == pytest.approx(tuple(stats.pearsonr(norms, np.log(lengths)).confidence_interval(0.95)), rel=1e-6)
 
 
+def test_a_partial_correlation_is_that_of_the_residuals() -> None:
+    rng = np.random.default_rng(2)
+    lengths = np.log(rng.integers(5, 300, 120))
+    norms = 4 - 0.3 * lengths + rng.normal(0, 0.2, 120)
+    marks = (lengths + rng.normal(0, 1, 120) > 4.5).astype(float)
+    design = np.stack([np.ones(120), lengths], axis=1)
+    left = [values - design @ np.linalg.lstsq(design, values, rcond=None)[0] for values in (norms, marks)]
+    found = partial_correlation(norms, marks, lengths)
+    assert found == pytest.approx(stats.pearsonr(*left).statistic, rel=1e-9)
+    assert abs(found) < abs(stats.pearsonr(norms, marks).statistic) / 2, "length was most of it"
+    low, high = correlation_interval(found, 120, controls=1) or (0, 0)
+    assert math.atanh(high) - math.atanh(low) == pytest.approx(2 * stats.norm.ppf(0.975) / math.sqrt(116))
+    assert partial_correlation(norms, marks, np.ones(120)) == pytest.approx(stats.pearsonr(norms, marks).statistic)
+    assert math.isnan(partial_correlation(lengths, marks, lengths)) and math.isnan(
+        partial_correlation(norms, np.ones(120), lengths)
+    )
+
+
 def test_a_correlation_of_too_few_has_no_interval() -> None:
     assert correlation_interval(0.5, 3) is None
     assert correlation_interval(math.nan, 30) is None
@@ -143,6 +162,8 @@ def test_a_difference_that_is_all_length_vanishes_when_length_is_taken_out() -> 
     assert found.cv == pytest.approx(stats.variation(norms))
     assert (found.low, found.median, found.high) == pytest.approx(tuple(np.quantile(norms, (0.05, 0.5, 0.95))))
     assert found.longer == pytest.approx(stats.mannwhitneyu(norms[relevant], norms[~relevant]).statistic / (200 * 400))
+    assert found.compared == n and found.relevance == pytest.approx(stats.pearsonr(norms, relevant).statistic)
+    assert found.relevance > 0.7 and abs(found.partial) < 0.1 and found.partial_interval is not None
     assert sum(found.histogram.counts) == found.n == found.sampled == n
 
 
@@ -159,3 +180,7 @@ def test_relevant_passages_outside_of_the_sample_count_in_no_figure_of_length() 
     assert [point[1] for point in found.points] == [5, 9, 30, 14, 60]
     assert (found.effect.relevant, found.effect.others) == (3, 47)
     assert (found.apart.relevant, found.apart.others) == (3, 4)
+    chosen = rows[[0, 1, 2, 3, 4, 5, 6]]
+    assert found.compared == 7 and found.relevance == pytest.approx(
+        stats.pearsonr(norms[chosen], relevant[chosen]).statistic
+    )

@@ -124,6 +124,8 @@ def test_fixed_similarities_are_constants_and_refuse_gammas() -> None:
 def test_one_sided_similarities_are_refused_for_symmetric_tasks(similarity: Similarity) -> None:
     with pytest.raises(RetrieverError, match="normalises one side only"):
         require_symmetric(similarity, "STS-B")
+    with pytest.raises(RetrieverError, match=r"use cosine or dot \(eval.some=true measures what is lost\)"):
+        require_symmetric(similarity, "STS-B", way="eval.some=true")
     require_symmetric(similarity, "STS-B", override=True)
     left, right = torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 0.5]])
     assert pairwise_score(left, right, similarity).item() != pairwise_score(right, left, similarity).item()

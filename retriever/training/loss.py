@@ -150,12 +150,28 @@ def matched_scale(
     cosines, scores = (
         ContrastiveLoss(one, 1.0).logits(queries, passages, excluded).cpu().double() for one in (COSINE, similarity)
     )
+    return scale_of_entropy(cosines, scores, similarity.name, reference=reference)
+
+
+@torch.no_grad()
+def scale_of_entropy(cosines: Tensor, scores: Tensor, name: str, *, reference: float = PAPER_SCALE) -> float:
+    """`matched_scale` of scores that are there already.
+
+    Args:
+        cosines: [n, m] float64, one row a query; −inf leaves a passage out.
+        scores: [n, m] float64 of the same.
+        name: What made the scores, for the message.
+        reference: The scale of the cosine.
+
+    Raises:
+        RetrieverError: As `matched_scale`.
+    """
     wanted = _mean_entropy(cosines * reference)
     low, high = (math.log(end) for end in SCALE_RANGE)
     flattest, sharpest = (_mean_entropy(scores * end) for end in SCALE_RANGE)
     if not sharpest < wanted < flattest:
         raise RetrieverError(
-            f"no scale gives {similarity.name} the entropy of cosine at {reference:g}: wanted {wanted:.6g} nats, can be "
+            f"no scale gives {name} the entropy of cosine at {reference:g}: wanted {wanted:.6g} nats, can be "
             f"{sharpest:.6g} to {flattest:.6g}; use a batch whose queries have several different passages, or scale fixed"
         )
     for _ in range(HALVINGS):

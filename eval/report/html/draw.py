@@ -136,14 +136,17 @@ def line_chart(lines: Sequence[tuple[int, Sequence[float]]], label: str, k: int)
     return f'<svg class="chart" viewBox="0 0 420 240" role="img" aria-label="{text(label)}">{"".join(parts)}</svg>'
 
 
-def columns(edges: Sequence[float], counts: Sequence[int], label: str, axis_label: str) -> str:
-    """A histogram of passages.
+def columns(
+    edges: Sequence[float], counts: Sequence[int], label: str, axis_label: str, counted: str = "passages"
+) -> str:
+    """A histogram.
 
     Args:
         edges: Of the bins, one more than there are counts.
         counts: Of each bin.
         label: What a screen reader says of the chart.
         axis_label: Under the chart.
+        counted: What the columns count.
     """
     left, right, top, bottom = 76.0, 624.0, 20.0, 336.0
     scale = scale_for([0, max(counts)], tight=False)
@@ -172,7 +175,9 @@ def columns(edges: Sequence[float], counts: Sequence[int], label: str, axis_labe
             )
     parts.append(f'<text x="{(left + right) / 2:.0f}" y="404" text-anchor="middle">{text(axis_label)}</text>')
     middle = (top + bottom) / 2
-    parts.append(f'<text transform="translate(22 {middle:.0f}) rotate(-90)" text-anchor="middle">passages</text>')
+    parts.append(
+        f'<text transform="translate(22 {middle:.0f}) rotate(-90)" text-anchor="middle">{text(counted)}</text>'
+    )
     return f'<svg class="chart" viewBox="0 0 640 420" role="img" aria-label="{text(label)}">{"".join(parts)}</svg>'
 
 

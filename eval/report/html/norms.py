@@ -64,7 +64,9 @@ def norms_html(view: RunView, dataset: str, systems: Sequence[str], number: int)
     )
 
 
-def cloud_html(points: Sequence[tuple[float, int]], label: str, unit: str, line: tuple[float, float]) -> str:
+def cloud_html(
+    points: Sequence[tuple[float, int]], label: str, unit: str, line: tuple[float, float], norm: str = "norm |d|"
+) -> str:
     """One cloud of norms against lengths with the line through it.
 
     Args:
@@ -72,17 +74,18 @@ def cloud_html(points: Sequence[tuple[float, int]], label: str, unit: str, line:
         label: What a screen reader says of the chart.
         unit: Of lengths, as the axis names it.
         line: Slope and height of norm in the natural logarithm of the length.
+        norm: Under which the vertical axis stands.
     """
     lengths = [length for _, length in points]
-    scale = scale_for((norm for norm, _ in points), tight=False)
+    scale = scale_for((value for value, _ in points), tight=False)
     span = (math.log10(max(1, min(lengths))), math.log10(max(2, max(lengths))) + 1e-9)
     ends = []
     for x in span:
-        norm = line[0] * x * math.log(10) + line[1]
-        ends.append(f"{_x(10**x, span):.1f},{_y(min(max(norm, scale.low), scale.high), scale):.1f}")
+        y = line[0] * x * math.log(10) + line[1]
+        ends.append(f"{_x(10**x, span):.1f},{_y(min(max(y, scale.low), scale.high), scale):.1f}")
     return (
-        f'<svg class="chart" viewBox="0 0 640 420" role="img" aria-label="{text(label)}">{_axes(scale, span, unit)}'
-        f'<path class="cloud" d="{_dots([(norm, length, None) for norm, length in points], scale, span)}"/>'
+        f'<svg class="chart" viewBox="0 0 640 420" role="img" aria-label="{text(label)}">{_axes(scale, span, unit, norm)}'
+        f'<path class="cloud" d="{_dots([(value, length, None) for value, length in points], scale, span)}"/>'
         f'<polyline class="trend" fill="none" points="{" ".join(ends)}"/></svg>'
     )
 
@@ -155,7 +158,7 @@ def _y(norm: float, scale: Scale) -> float:
     return _BOTTOM - (_BOTTOM - _TOP) * (norm - scale.low) / (scale.high - scale.low)
 
 
-def _axes(scale: Scale, span: tuple[float, float], unit: str = "words") -> str:
+def _axes(scale: Scale, span: tuple[float, float], unit: str = "words", norm: str = "norm |d|") -> str:
     parts = []
     for mark in scale.marks:
         y = f"{_y(mark, scale):.0f}"
@@ -166,6 +169,6 @@ def _axes(scale: Scale, span: tuple[float, float], unit: str = "words") -> str:
             parts.append(f'<text x="{_x(words, span):.0f}" y="{_BOTTOM + 28}" text-anchor="middle">{words}</text>')
     parts.append(f'<text x="{(_LEFT + _RIGHT) / 2:.0f}" y="404" text-anchor="middle">length in {unit} (log)</text>')
     parts.append(
-        f'<text transform="translate(22 {(_TOP + _BOTTOM) / 2:.0f}) rotate(-90)" text-anchor="middle">norm |d|</text>'
+        f'<text transform="translate(22 {(_TOP + _BOTTOM) / 2:.0f}) rotate(-90)" text-anchor="middle">{text(norm)}</text>'
     )
     return "".join(parts)

@@ -49,24 +49,37 @@ def html_report(view: RunView, metrics: Metrics) -> str:
     """
     sets = tables.by_dataset(metrics)
     flips = questions_html(view)
-    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     seconds = tables.seconds_table(mean_seconds(view.rows.values()))
-    page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{text(run_title(view))}</title><style>{style}</style></head><body>"
+    return html_document(
+        run_title(view),
         f'<a class="skip" href="#main">To the figures</a>'
         f'<header><h1>Evaluation</h1><p class="lead">{text(run_title(view))}</p>'
         f'<p class="how">{text(_made(view))}</p>{_navigation(sets, bool(flips))}</header><main id="main">'
         f"{figures_html(view, metrics)}{flips}"
         + (f'<section id="seconds"><h2>Time</h2>{table_html(seconds)}</section>' if seconds else "")
-        + f"{_provenance(view)}</main>"
-        + (f"<script>{script}</script>" if flips else "")
-        + "</body></html>\n"
+        + f"{_provenance(view)}</main>",
+        with_script=bool(flips),
+    )
+
+
+def html_document(title: str, body: str, *, with_script: bool = False) -> str:
+    """A page in the style of reports that asks nothing of any network; its policy forbids whatever is not in it.
+
+    Args:
+        title: Of its window.
+        body: HTML.
+        with_script: Whether the reports' script goes with it.
+    """
+    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f"<title>{text(title)}</title><style>{style}</style></head><body>"
+        f"{body}{f'<script>{script}</script>' if with_script else ''}</body></html>\n"
     )
     # Half of a surrogate pair, which no file can hold.
     return page.encode("utf-8", "replace").decode("utf-8")
