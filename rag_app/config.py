@@ -114,6 +114,11 @@ class Config(Table):
         return self.encoders[name]
 
     @property
+    def is_demo(self) -> bool:
+        """Whether the corpus is the demo's, whose questions and examples are known."""
+        return self.corpus == "demo" and not self.index.path
+
+    @property
     def page_encoders(self) -> list[str]:
         """Names of the encoders that the page's retrievers use, each once, the first retriever's first."""
         names: list[str] = []

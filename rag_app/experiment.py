@@ -42,7 +42,7 @@ def question_sets(config: Config) -> dict[str, DataSetConfig]:
     Those of the hub are left out: the page fetches nothing because a visitor clicks.
     """
     sets = {name: table for name, table in config.eval.datasets.items() if table.path}
-    if config.corpus == "demo" and not config.index.path:
+    if config.is_demo:
         sets.setdefault("demo", DataSetConfig(path=str(QUESTIONS.resolve())))
     return sets
 

@@ -101,6 +101,8 @@ def check_files(files: Sequence[Path], most_bytes: int) -> None:
     for file in files:
         if file.suffix.lower() not in SUFFIXES:
             raise ConfigError(f"{clean_name(file.name)} cannot be read: bring {' '.join(SUFFIXES)}")
+        if not file.is_file():
+            raise ConfigError(f"{clean_name(file.name)} is not on this machine any more: upload it again")
     size = sum(file.stat().st_size for file in files)
     if size > most_bytes:
         raise ConfigError(

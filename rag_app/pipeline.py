@@ -54,7 +54,8 @@ class Pipeline:
         self.config = config
         self.log = log or (lambda line: None)
         self.progress = progress
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._reader_lock = threading.Lock()
         self._stores = stores
         self._shared_generator = generator
         self._generator: Generator | None = None
@@ -76,8 +77,7 @@ class Pipeline:
             ConfigError: No retriever of that name.
             RetrieverError: Its corpus, index or encoder cannot be used.
         """
-        with self._lock:
-            return self.stores.retriever(name)
+        return self.stores.retriever(name)
 
     @property
     def stores(self) -> Stores:
@@ -95,8 +95,7 @@ class Pipeline:
         Raises:
             RetrieverError: Corpus, index or encoder cannot be used.
         """
-        with self._lock:
-            return self.stores.index(encoder)
+        return self.stores.index(encoder)
 
     def encoder(self, name: str) -> Encoder:
         """The encoder of that name.
@@ -104,8 +103,7 @@ class Pipeline:
         Raises:
             ConfigError: There is none of that name.
         """
-        with self._lock:
-            return self.stores.encoder(name)
+        return self.stores.encoder(name)
 
     def notes(self, name: str) -> list[str]:
         """What a person should know before reading anything into that retriever's ranking."""
@@ -121,7 +119,7 @@ class Pipeline:
         """
         if self._shared_generator is not None:
             return self._shared_generator()
-        with self._lock:
+        with self._reader_lock:
             if self._generator is None:
                 from rag_app.reader import load_reader
 
@@ -189,7 +187,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Free the reader."""
-        with self._lock:
+        with self._reader_lock:
             if self._generator is not None:
                 self._generator.close()
                 self._generator = None

@@ -231,13 +231,13 @@ class Shelf:
     def _own(self) -> Shelved:
         config = self._base.config
         source = config.index.path or config.corpus
-        name = "Demo corpus" if source == "demo" else Path(source).stem or source
+        name = "Demo corpus" if config.is_demo else Path(source).stem or source
         return Shelved(
             "",
             name,
             self._base.stores.passages,
             "",
-            "comes with MagRAG" if source == "demo" else "set up with the page",
+            "comes with MagRAG" if config.is_demo else "set up with the page",
         )
 
     def _folders(self, owner: str) -> list[Path]:

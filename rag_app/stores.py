@@ -1,4 +1,7 @@
-"""The retrieval side of a configuration: encoders, indexes and retrievers, each loaded once, when first asked for."""
+"""The retrieval side of a configuration: encoders, indexes and retrievers, each loaded once, when first asked for.
+
+Safe to share between threads; who asks for what is there already does not wait for what is being built.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from rag_app.adapters import check_base, find_adapter
 from rag_app.config import Config
 from rag_app.config_tables import EncoderConfig, IndexConfig, RetrieverConfig
 from rag_app.errors import ConfigError
+from rag_app.once import Once
 from rag_app.weights import model_hash, resolve
 from retriever.base import IndexedRetriever
 from retriever.build import build_index
@@ -63,11 +67,12 @@ class Stores:
         self._progress = progress
         self._home = home or config.resolved_data_dir() / "indexes"
         self.encoders: dict[str, Encoder] = {} if encoders is None else encoders
-        self._loading = threading.RLock()
-        self._indexes: dict[str, Index] = {}
-        self._searchers: dict[tuple[str, str], Searcher] = {}
+        # Of models, since transformers does not load two at once safely. Building an index takes far longer than loading one.
+        self._loading = threading.Lock()
         self._rerankers: dict[tuple[str, int | None, str | None], Reranker] = {}
-        self._retrievers: dict[str, IndexedRetriever] = {}
+        self._indexes: Once[str, Index] = Once()
+        self._searchers: Once[tuple[str, str], Searcher] = Once()
+        self._retrievers: Once[str, IndexedRetriever] = Once()
 
     def over(self, corpus: Path, home: Path, progress: StepProgress | None = None) -> Stores:
         """Stores of another corpus, whose indexes lie in `home`; encoders and cross-encoders are the same ones in both.
@@ -86,12 +91,13 @@ class Stores:
 
     def retriever(self, name: str) -> IndexedRetriever:
         """The retriever of that name; its index is built when there is none yet."""
-        if name not in self._retrievers:
-            self._retrievers[name] = self._load_retriever(name, self.config.retriever(name))
-        return self._retrievers[name]
+        settings = self.config.retriever(name)
+        return self._retrievers.get(name, lambda: self._load_retriever(name, settings))
 
     def encoder(self, name: str) -> Encoder:
         """The encoder of that name."""
+        if name in self.encoders:
+            return self.encoders[name]
         with self._loading:
             if name not in self.encoders:
                 self.encoders[name] = load_configured_encoder(name, self.config, self._log)
@@ -103,19 +109,8 @@ class Stores:
         With index.path the index must be there already, in that folder or in one of the encoder's name inside it; without,
         it is kept in the data folder and built when missing.
         """
-        if encoder_name not in self._indexes:
-            if self.config.index.path:
-                folder = Path(self.config.index.path).expanduser()
-                own, others = folder / encoder_name, indexes_in(folder)
-                if others and not own.is_dir():
-                    raise ConfigError(
-                        f"{folder} has no index of encoder {encoder_name} (of {', '.join(others)}); "
-                        f"`magrag index CORPUS {folder} --encoder {encoder_name}` adds it"
-                    )
-                self._indexes[encoder_name] = Index(own if own.is_dir() else folder)
-            else:
-                self._indexes[encoder_name] = self._cached_index(encoder_name)
-        return self._indexes[encoder_name]
+        kept = self._given_index if self.config.index.path else self._cached_index
+        return self._indexes.get(encoder_name, lambda: kept(encoder_name))
 
     @property
     def passages(self) -> int:
@@ -159,12 +154,20 @@ class Stores:
 
     def _searcher(self, kind: str, encoder_name: str) -> Searcher:
         """One for all similarities, since FAISS keeps vectors in memory."""
-        if (kind, encoder_name) not in self._searchers:
-            index, device = self.index(encoder_name), self.config.encoders[encoder_name].device
-            self._searchers[kind, encoder_name] = (
-                FaissSearcher(index) if kind == "faiss" else ExactSearcher(index, device)
+        index, device = self.index(encoder_name), self.config.encoders[encoder_name].device
+        return self._searchers.get(
+            (kind, encoder_name), lambda: FaissSearcher(index) if kind == "faiss" else ExactSearcher(index, device)
+        )
+
+    def _given_index(self, encoder_name: str) -> Index:
+        folder = Path(self.config.index.path).expanduser()
+        own, others = folder / encoder_name, indexes_in(folder)
+        if others and not own.is_dir():
+            raise ConfigError(
+                f"{folder} has no index of encoder {encoder_name} (of {', '.join(others)}); "
+                f"`magrag index CORPUS {folder} --encoder {encoder_name}` adds it"
             )
-        return self._searchers[kind, encoder_name]
+        return Index(own if own.is_dir() else folder)
 
     def _cached_index(self, encoder_name: str) -> Index:
         encoder = self.encoder(encoder_name)

@@ -18,7 +18,7 @@ from rag_app.errors import USER_ERRORS, ConfigError
 from rag_app.page.compare_tab import COMPARISONS_AT_ONCE
 from rag_app.page.layout import lay_out
 from rag_app.page.offline import refuse_fetching
-from rag_app.page.theme import CSS, ICON, page_theme
+from rag_app.page.theme import CSS, ICON, page_theme, report_style
 from rag_app.pipeline import Pipeline
 
 EVERYWHERE = ("0.0.0.0", "::")
@@ -51,6 +51,7 @@ def appearance() -> dict[str, Any]:
     """What Gradio's `launch` takes to make the page look as it should, without a request that leaves this machine."""
     return {
         "theme": page_theme(),
+        "css": report_style(),
         "css_paths": CSS,
         "favicon_path": ICON,
         "footer_links": ["api"],

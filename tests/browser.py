@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from rag_app.pipeline import Pipeline
+from rag_app.ui import access, appearance, build_page
 
 # The browser's own errands are off, so that what it requests is what the page makes it request.
 ARGUMENTS = (
@@ -42,6 +46,31 @@ def open_browser() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def served(pipeline: Pipeline, port: int = 0) -> Iterator[str]:
+    """The address of a page in this process."""
+    page = build_page(pipeline)
+    page.launch(
+        server_name="127.0.0.1",
+        server_port=port or free_port(),
+        prevent_thread_lock=True,
+        quiet=True,
+        **access(pipeline.config),
+        **appearance(),
+    )
+    try:
+        yield page.local_url.rstrip("/")
+    finally:
+        page.close(verbose=False)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def open_page(

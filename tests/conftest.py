@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 import pytest
 
 from rag_app.weights import resolve
 from tests.server import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -39,3 +43,12 @@ def server() -> Iterator[Server]:
     made = Server()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A real Chromium."""
+    from tests.browser import open_browser
+
+    with open_browser() as opened:
+        yield opened

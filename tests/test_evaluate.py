@@ -17,6 +17,7 @@ from eval.view import RunView
 from rag_app.config import Config, load_config
 from rag_app.evaluate import run
 from rag_app.experiment import open_experiment
+from tests.one_encoder import untrained
 
 PASSAGES = [
     ("e1", "Eiffel Tower", "The Eiffel Tower in Paris was finished in 1889 by the company of Gustave Eiffel."),
@@ -104,7 +105,7 @@ def configured(
     own = tmp_path_factory.mktemp("own")
     (own / "experiment.toml").write_text(EXPERIMENT.format(root=data))
     models = [
-        *(f'encoders.{name}.model="{minilm_folder}"' for name in ("minilm-cosine", "minilm-qnorm")),
+        *untrained(minilm_folder),
         f'generator.model="{smol_folder}"',
         f'data_dir="{own / "data"}"',
     ]

@@ -83,6 +83,8 @@ def test_files_are_checked_before_they_are_read(tmp_path: Path) -> None:
         check_files([small, small], 199)
     with pytest.raises(ConfigError, match="501 files are too many"):
         check_files([small] * 501, 10**9)
+    with pytest.raises(ConfigError, match="gone.txt is not on this machine any more: upload it again"):
+        check_files([small, tmp_path / "gone.txt"], 10**9)
 
 
 def test_files_of_all_kinds_become_one_corpus_with_ids_of_their_own(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,35 +12,27 @@ from pathlib import Path
 import httpx
 import pytest
 from gradio import processing_utils
+from gradio_client import Client  # type: ignore[import-untyped]
+from gradio_client.exceptions import AppError  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, expect
 
 from rag_app.config import Config, load_config
 from rag_app.errors import ConfigError
 from rag_app.pipeline import Pipeline
-from rag_app.ui import access, appearance, build_page, load_retrievers
-from tests.browser import open_browser, open_page
+from rag_app.ui import load_retrievers
+from tests.browser import free_port, open_page, served
 from tests.one_encoder import untrained
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.model, pytest.mark.timeout(300)]
 
 OTTERS = "Sea otters hold hands while they sleep, so that they do not drift apart."
-EVIL = "<script>window.hurt = 1</script> <img src=x onerror='window.hurt = 1'> [link](javascript:window.hurt=1) is said of otters."
 MADE_MS = 60_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path) -> Config:
     folder = tmp_path_factory.mktemp("page")
     (folder / "base.jsonl").write_text('{"id": "1", "title": "Lions", "text": "Lions sleep in the sun."}\n')
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     return load_config(
         None,
         [
@@ -49,7 +40,6 @@ def config(tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path) -> Con
             f'data_dir="{folder / "data"}"',
             *untrained(minilm_folder),
             f'generator.model="{folder / "nowhere"}"',
-            f"page.port={port}",
             "page.max_upload_mb=1",
         ],
         {},
@@ -57,28 +47,17 @@ def config(tmp_path_factory: pytest.TempPathFactory, minilm_folder: Path) -> Con
 
 
 @contextmanager
-def served(config: Config) -> Iterator[str]:
-    """The page in this process."""
+def opened(config: Config, port: int = 0) -> Iterator[str]:
+    """The page over a configuration."""
     pipeline = Pipeline(config)
     load_retrievers(pipeline)
-    page = build_page(pipeline)
-    page.launch(
-        server_name="127.0.0.1",
-        server_port=config.page.port,
-        prevent_thread_lock=True,
-        quiet=True,
-        **access(config),
-        **appearance(),
-    )
-    try:
-        yield f"http://127.0.0.1:{config.page.port}"
-    finally:
-        page.close(verbose=False)
+    with served(pipeline, port) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def url(config: Config) -> Iterator[str]:
-    with served(config) as address:
+    with opened(config) as address:
         yield address
 
 
@@ -86,7 +65,7 @@ def url(config: Config) -> Iterator[str]:
 def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("brought")
     (folder / "otters.txt").write_text(OTTERS)
-    (folder / "evil<img src=x onerror=hurt()>.txt").write_text(EVIL)
+    (folder / "bees.txt").write_text("Bees dance to tell others where flowers are.")
     rows = "".join(f'animal {n},"{"Otters and lions and bees, " * 30}number {n}."\n' for n in range(1000))
     (folder / "slow.csv").write_text(f"Animal,What it does\n{rows}")
     (folder / "large.txt").write_text("word " * 400_000)
@@ -116,6 +95,10 @@ def making(config: Config) -> list[Path]:
     return list((config.resolved_data_dir() / "corpora").glob("*/.making-*"))
 
 
+def corpora(config: Config) -> set[str]:
+    return {path.parent.name for path in (config.resolved_data_dir() / "corpora").glob("*/*/meta.json")}
+
+
 def wait_until(true: Callable[[], bool], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not true():
@@ -127,10 +110,7 @@ def test_a_file_is_asked_under_both_retrievers_and_by_nobody_else(
     url: str, browser: Browser, brought: Path, config: Config, tmp_path: Path
 ) -> None:
     page, other = open_page(browser, url), open_page(browser, url)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    evil = next(brought.glob("evil*"))
-    make(page, brought / "otters.txt", evil)
+    make(page, brought / "otters.txt", brought / "bees.txt")
     page.screenshot(path=tmp_path / "made.png", full_page=True)
     page.get_by_role("button", name="Ask it").click()
     expect(page.get_by_label("Corpus", exact=True).first).to_have_value("otters")
@@ -140,8 +120,7 @@ def test_a_file_is_asked_under_both_retrievers_and_by_nobody_else(
         cards = page.locator(f"#side-{letter} .mg-card")
         expect(cards).to_have_count(2, timeout=MADE_MS)
         expect(cards.first).to_contain_text(OTTERS)
-        expect(cards.nth(1)).to_contain_text("<script>window.hurt = 1</script> <img src=x onerror='window.hurt = 1'>")
-    assert page.evaluate("window.hurt") is None and not complaints
+        expect(cards.nth(1)).to_contain_text("Bees dance")
     assert names(page) == ["base", "otters"]
     assert names(other) == ["base"]
     expect(other.locator("#corpus")).to_have_count(0)
@@ -186,8 +165,15 @@ def test_a_build_that_nobody_waits_for_ends_and_leaves_nothing(
     expect(page.locator("#making")).to_contain_text("left")
     assert len(making(config)) == 1
     if how == "cancelled":
+        other = open_page(browser, url)
+        bring(other, brought / "otters.txt")
+        other.get_by_role("button", name="Make the corpus").click()
+        expect(other.locator("#making")).to_contain_text("Waiting …", timeout=MADE_MS)
+        other.get_by_role("button", name="Cancel").click()
+        expect(other.locator("#making")).to_contain_text("ancelled: nothing of it was kept", timeout=MADE_MS)
+        other.context.close()
         page.get_by_role("button", name="Cancel").click()
-        expect(page.locator("#making")).to_contain_text("ancelled: nothing of it was kept")
+        expect(page.locator("#making")).to_contain_text("ancelled: nothing of it was kept", timeout=MADE_MS)
         expect(page.get_by_role("button", name="Make the corpus")).to_be_enabled()
         wait_until(lambda: not making(config))
         assert names(page) == ["base"]
@@ -220,23 +206,27 @@ def test_no_visitor_can_have_an_address_fetched(url: str) -> None:
 def test_an_id_outlives_a_restart_and_users_keep_theirs_apart(
     config: Config, browser: Browser, brought: Path, tmp_path: Path
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    # The browser keeps its id by address.
+    port = free_port()
     users = tmp_path / "users"
     users.write_text("anna:one\nben:two\n")
-    own = config.overridden([f'data_dir="{tmp_path / "data"}"', f"page.port={port}"])
-    with served(own) as address:
+    own = config.overridden([f'data_dir="{tmp_path / "data"}"'])
+    with opened(own, port) as address:
         page = open_page(browser, address)
         make(page, brought / "otters.txt")
-    with served(own) as address:
+    with opened(own, port) as address:
         page.goto(address)
         page.get_by_label("Question").wait_for()
         assert names(page) == ["base", "otters"]
-    with served(own.overridden([f'page.auth="{users}"'])) as address:
-        anna, ben = (browser.new_page() for _ in range(2))
+    with opened(own.overridden([f'page.auth="{users}"'])) as address:
+        anna, ben = (browser.new_page(viewport={"width": width, "height": 800}) for width in (380, 1400))
+        requests: list[str] = []
+        for visitor in (anna, ben):
+            visitor.on("request", lambda request: requests.append(request.url))
         for visitor, user, password in ((anna, "anna", "one"), (ben, "ben", "two")):
             visitor.goto(address)
+            visitor.get_by_label("Username").wait_for()
+            assert visitor.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
             for typed in ("wrong", password):
                 visitor.get_by_label("Username").fill(user)
                 visitor.get_by_label("Password").fill(typed)
@@ -246,7 +236,15 @@ def test_an_id_outlives_a_restart_and_users_keep_theirs_apart(
                     expect(visitor.get_by_label("Password")).to_have_value("")
             visitor.get_by_label("Question").wait_for()
             assert names(visitor) == ["base"]
+        assert requests and all(one.startswith((address, "data:", "blob:")) for one in requests), requests
+        before = corpora(own)
         make(anna, brought / "otters.txt")
         assert (names(anna), names(ben)) == (["base", "otters"], ["base"])
+        (made,) = corpora(own) - before
+        asked = ("Which animals hold hands?", "cosine", "qnorm", 1, made)
+        found = Client(address, auth=("anna", "one"), verbose=False).predict(*asked, api_name="/compare")
+        assert [answer["passages"][0]["text"] for answer in found["answers"]] == [OTTERS, OTTERS]
+        with pytest.raises(AppError, match="this corpus is not there"):
+            Client(address, auth=("ben", "two"), verbose=False).predict(*asked, api_name="/compare")
         for visitor in (anna, ben, page):
             visitor.context.close()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from rag_app.config import load_config
 from rag_app.pipeline import Pipeline
-from rag_app.ui import appearance, build_page, load_retrievers
-from tests.browser import ANSWER_MS, open_browser, open_page
+from rag_app.ui import load_retrievers
+from tests.browser import ANSWER_MS, open_page, served
 from tests.one_encoder import untrained
 from tests.server import Server
 from tests.test_page_evaluation import answer_from_passages
@@ -24,20 +22,6 @@ from tests.test_page_evaluation import answer_from_passages
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(900)]
 
 SLOW_MS = 120_000
-
-
-@contextmanager
-def served(pipeline: Pipeline) -> Iterator[str]:
-    """The address of a page that is open meanwhile."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    page = build_page(pipeline)
-    page.launch(server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True, **appearance())
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        page.close(verbose=False)
 
 
 @pytest.fixture
@@ -62,12 +46,6 @@ def url(minilm_folder: Path, server: Server, tmp_path: Path) -> Iterator[str]:
     load_retrievers(pipeline)
     with served(pipeline) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 def tab(page: Page, name: str) -> None:
@@ -159,7 +137,7 @@ def test_norms_are_diagnosed_and_fit_every_width(
 ) -> None:
     page = open_page(browser, url, width=width, scheme=scheme)
     tab(page, "Diagnose")
-    expect(page.locator(".mg-reading")).to_have_count(5, timeout=SLOW_MS)
+    expect(page.locator(".mg-reading")).to_have_count(6, timeout=SLOW_MS)
     expect(page.locator("#diagnosis")).to_contain_text("Mostly a length bias")
     assert page.locator("#diagnosis svg[role=img]").count() == 2
     page.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
@@ -178,6 +156,6 @@ def test_a_program_can_list_runs_and_ask_for_the_diagnosis(url: str) -> None:
     assert client.predict(api_name="/runs") == []
     found = client.predict("minilm", api_name="/diagnose")
     assert found["encoder"] == "minilm" and found["corpus"] == "demo" and "length" in found["summary"]
-    assert [set(figure) for figure in found["figures"]] == [{"title", "value", "detail", "meaning"}] * 5
+    assert [set(figure) for figure in found["figures"]] == [{"title", "value", "detail", "meaning"}] * 6
     with pytest.raises(AppError, match="no encoder"):
         client.predict("minilmm", api_name="/diagnose")

@@ -7,8 +7,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
 from eval.compare import compare_runs
 from eval.data.datasets import Question
 from eval.flips import count_flips, flips
@@ -17,7 +15,6 @@ from eval.runs import list_runs
 from eval.view import RunView
 from rag_app.page.evaluate_view import (
     flips_in_words,
-    in_time,
     render_comparison,
     render_flips,
     render_run,
@@ -81,20 +78,12 @@ def a_run(path: Path, *, first: str = "Paris") -> RunView:
     return write_run(path, QUESTIONS, ["cosine", "qnorm"], rows)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "1 s"), (18.4, "18 s"), (59.9, "1 min"), (61, "2 min"), (240, "4 min"), (3600, "1 h"), (4801, "1 h 21 min")],
-)
-def test_time_is_told_as_people_do(seconds: float, words: str) -> None:
-    assert in_time(seconds) == words
-
-
 def test_progress_says_how_far_how_fast_and_how_long_still() -> None:
     running = Status("running", "me", PLAN, "demo-1", "answers", 20, 80, 2.5)
     html = render_status(running, FOLDER, own=True)
     assert "Evaluating demo: cosine, qnorm" in html
     assert "20 of 80 answers · 2.5 a second · about 24 s left" in html
-    assert 'role="progressbar"' in html and 'aria-valuenow="20"' in html and "width:25.0%" in html
+    assert '<progress max="80" value="20" aria-label="Evaluating demo: cosine, qnorm">' in html
     assert "Somebody else" not in html and "Somebody else began it" in render_status(running, FOLDER, own=False)
     slow = replace(running, rate=0.25)
     assert "one in 4.0 s · about 4 min left" in render_status(slow, FOLDER, own=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -17,6 +18,7 @@ from rag_app.answers import Answer
 from rag_app.config import load_config
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.errors import ConfigError, WeightsError
+from rag_app.page import compare_tab
 from rag_app.page.cards import render_factors, render_passages
 from rag_app.page.compare import Found, Side, badge, factors, moves, sentence
 from rag_app.page.examples import example_questions
@@ -342,7 +344,7 @@ def test_the_prompt_is_there_on_demand() -> None:
     )
     html = render_seconds(_snapshot(answer, answer), 0)
     assert "encode 12 ms · whole answer 2.3 s" in _text(html)
-    assert "<summary>The prompt, 812 tokens</summary><pre>Passages:\n&lt;1&gt;</pre>" in html
+    assert "<summary>The prompt, 812 tokens</summary><pre " in html and ">Passages:\n&lt;1&gt;</pre>" in html
 
 
 # States
@@ -427,6 +429,37 @@ def test_passages_come_before_answers_and_both_answers_end_whole() -> None:
     assert [answer.answer for answer in snapshots[0].answers] == ["", ""]
     assert [answer.answer for answer in snapshots[-1].answers] == ["HenryW", "HenryW"]
     assert snapshots[-1].stages == ("done", "done")
+
+
+def test_with_a_token_only_an_answer_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: Counter[str] = Counter()
+
+    def counted(name: str) -> None:
+        draw = getattr(compare_tab, name)
+        monkeypatch.setattr(compare_tab, name, lambda *given: drawn.update([name]) or draw(*given))
+
+    for name in ("render_passages", "render_slopes", "render_verdict", "render_seconds", "render_answer"):
+        counted(name)
+    pane = [compare_tab.Pane(*(f"{part} {side}" for part in ("answer", "passages", "seconds"))) for side in "ab"]  # type: ignore[arg-type]
+    outputs = compare_tab.Outputs("question", "button", "verdict", (pane[0], pane[1]), "slopes", None)  # type: ignore[arg-type]
+    first, last = _run(_Pipeline())[0], _run(_Pipeline())[-1]
+    left, right = first.answers
+    steps = [
+        replace(first, stages=("answering", "answering"), answers=(replace(left, answer=f"w{n}"), right))
+        for n in range(100)
+    ]
+    page: dict[str, str] = {}
+    for update in compare_tab._updates(outputs, iter([first, *steps, last]), ""):
+        page |= update
+    assert drawn == {
+        "render_passages": 2 * 2,  # at once, and with the answer's words marked
+        "render_slopes": 1,
+        "render_verdict": 2,
+        "render_seconds": 2 * 2,
+        "render_answer": (1 + 100 + 1) + (1 + 1 + 1),
+    }
+    assert page["passages a"] == render_passages(last, 0) and page["verdict"] == render_verdict(last)
+    assert page["answer b"] == render_answer(last, 1) and page["seconds a"] == render_seconds(last, 0)
 
 
 def test_without_a_reader_passages_stay_and_both_panes_say_what_is_missing() -> None:

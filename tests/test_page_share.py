@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
@@ -11,6 +12,7 @@ import pytest
 from rag_app.answers import Answer
 from rag_app.config import load_config
 from rag_app.errors import ConfigError
+from rag_app.page.cards import LONGEST_TEXT
 from rag_app.page.compare import Found, Side
 from rag_app.page.golds import GoldBook, Golds, Mark, mark_answer
 from rag_app.page.run import MOST_PASSAGES, Snapshot
@@ -97,4 +99,14 @@ def test_the_file_holds_what_the_page_shows() -> None:
     first, second = told["answers"]
     assert first["score"] == {"em": True, "f1": 1.0} and second["score"] == {"em": False, "f1": 0.0}
     assert first["passages"][0]["percentile"] == 40.0 and first["passages"][0]["rank_on_the_other_side"] is None
+    assert first["passages"][0]["text"] == "text"
     assert first["encoder"] == "mini" and first["similarity"]["gamma_d"] == 1.0 and first["prompt"] == "P"
+
+
+def test_the_file_is_bounded_even_where_a_passage_is_a_whole_book() -> None:
+    snapshot = _snapshot()
+    long = Hit(1, Passage("a", "T", "word " * 100_000), 0.5, 0.5, 2.0, 3.0, 0)
+    book = replace(snapshot, answers=(replace(snapshot.answers[0], hits=[long]), snapshot.answers[1]))
+    text = json.loads(unquote(download(book).partition(",")[2]))["answers"][0]["passages"][0]["text"]
+    assert text == ("word " * 100_000)[:LONGEST_TEXT] + " …"
+    assert book.answers[0].hits[0].passage.text == "word " * 100_000

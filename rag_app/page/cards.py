@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
+from eval.report.html.markup import text
 from rag_app.page.compare import Factor, Move, Side, factors, moves
 from rag_app.page.marks import Piece, mark_text, phrase
 from rag_app.page.run import Snapshot
@@ -42,7 +42,7 @@ def render_passages(snapshot: Snapshot, side: int) -> str:
         )
         for hit, move, percentile in zip(answer.hits, against, percentiles, strict=True)
     )
-    return f'{_key(snapshot, side)}<ol class="mg-cards" aria-label="Passages of {escape(shown.name)}">{cards}</ol>'
+    return f'{_key(snapshot, side)}<ol class="mg-cards" aria-label="Passages of {text(shown.name)}">{cards}</ol>'
 
 
 def _key(snapshot: Snapshot, side: int) -> str:
@@ -84,7 +84,7 @@ def render_factors(hit: Hit, similarity_factors: Sequence[Factor]) -> str:
 def render_pieces(pieces: Sequence[Piece]) -> str:
     """Text with its marks; each kind has a look that does not need colour."""
     return "".join(
-        f'<mark class="mg-{piece.kind}">{escape(piece.text)}</mark>' if piece.kind else escape(piece.text)
+        f'<mark class="mg-{piece.kind}">{text(piece.text)}</mark>' if piece.kind else text(piece.text)
         for piece in pieces
     )
 
@@ -99,8 +99,8 @@ def render_move(move: Move, *, than: str = "on the other side", note: str = "") 
         "only": ("only here", f"not in the ranking {than}"),
     }[move.kind]
     return (
-        f'<span class="mg-move mg-{move.kind}" title="{escape(words)}" role="img" aria-label="{escape(words)}">'
-        f"{shown}{escape(note)}</span>"
+        f'<span class="mg-move mg-{move.kind}" title="{text(words)}" role="img" aria-label="{text(words)}">'
+        f"{shown}{text(note)}</span>"
     )
 
 
@@ -128,8 +128,8 @@ def _card(
     )
 
 
-def _size(text: str, percentile: float | None) -> str:
-    words = len(text.split())
+def _size(whole: str, percentile: float | None) -> str:
+    words = len(whole.split())
     length = f"{words} word{'s' if words != 1 else ''}"
     if percentile is None:
         return length
@@ -145,10 +145,13 @@ def _factor(factor: Factor) -> str:
     return f'<span class="mg-factor"><i>{factor.label}</i>{power} {factor.value:.{digits}f}</span>'
 
 
-def _text(text: str, question: str, wanted: Sequence[str]) -> str:
-    words = text[:LONGEST_TEXT].split()
-    if len(text) > LONGEST_TEXT:
-        words.append("…")
+def shortened(whole: str) -> str:
+    """A passage's text, cut where it is longer than any that is shown."""
+    return whole if len(whole) <= LONGEST_TEXT else f"{whole[:LONGEST_TEXT]} …"
+
+
+def _text(whole: str, question: str, wanted: Sequence[str]) -> str:
+    words = shortened(whole).split()
     if len(words) <= EXCERPT_WORDS * 4 / 3:
         return f'<p class="mg-text">{render_pieces(mark_text(" ".join(words), wanted, question))}</p>'
     # Marked whole and cut then, so that an answer across the fold is marked too.

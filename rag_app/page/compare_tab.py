@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import gradio as gr
-from gradio.context import Context
 from gradio.events import Dependency
 
 from rag_app.config import Config
@@ -17,12 +17,12 @@ from rag_app.page.cards import render_passages
 from rag_app.page.dial_panel import DialPanel, lay_out_dial
 from rag_app.page.examples import example_questions
 from rag_app.page.golds import GoldBook
+from rag_app.page.place import place
 from rag_app.page.plots import render_slopes
 from rag_app.page.render import render_answer, render_message, render_seconds, render_verdict
 from rag_app.page.room import Room, owner_of
 from rag_app.page.run import DOING, LONGEST_QUESTION, MOST_PASSAGES, Snapshot, run_comparison
 from rag_app.page.share import read_link
-from rag_app.pipeline import Pipeline
 from rag_app.shelf import Shelved
 
 COMPARISONS_AT_ONCE = 8
@@ -83,7 +83,7 @@ class CompareParts:
         return [self.retriever_a, self.retriever_b, self.k, self.corpus]
 
 
-def lay_out_compare(room: Room, tab: gr.Tab) -> CompareParts:
+def lay_out_compare(room: Room, page: gr.Blocks, tab: gr.Tab) -> CompareParts:
     """The tab's parts and events; all but the room is local to a visitor's call."""
     config = room.config
     golds = GoldBook(config)
@@ -100,7 +100,7 @@ def lay_out_compare(room: Room, tab: gr.Tab) -> CompareParts:
         button = gr.Button("Compare", variant="primary", scale=1, min_width=120, elem_id="compare")
     parts = CompareParts(question, *_settings(config))
     chips = _examples(config)
-    verdict = _html(elem_id="verdict")
+    verdict = place(elem_id="verdict")
     with gr.Row(elem_classes="mg-sides"):
         panes = (_pane("a"), _pane("b"))
     slopes, dial = lay_out_dial()
@@ -133,19 +133,22 @@ def lay_out_compare(room: Room, tab: gr.Tab) -> CompareParts:
         text = next((chip.value for chip in chips if chip is event.target), asked)
         yield from compare(text, retriever_a, retriever_b, k, corpus, owner_of(request, kept))
 
-    def reopen(retriever_a: str, retriever_b: str, k: int, kept: str, request: gr.Request) -> Iterator[dict[Any, Any]]:
-        owner = owner_of(request, kept)
-        corpora = room.shelf.corpora(owner)
+    def reopen(kept: str, request: gr.Request) -> dict[Any, Any]:
+        corpora = room.shelf.corpora(owner_of(request, kept))
         try:
             link = read_link(dict(request.query_params), config)
         except ConfigError as error:
-            yield {verdict: render_message(str(error)), parts.corpus: corpus_choices(corpora)}
-            return
-        names, asked_k = (link.names[0] or retriever_a, link.names[1] or retriever_b), link.k or k
-        chosen = (*names, asked_k, corpus_choices(corpora, link.corpus))
-        yield dict(zip(parts.settings(), chosen, strict=True))
-        if link.question:
-            yield from compare(link.question, *names, asked_k, link.corpus, owner)
+            return {verdict: render_message(str(error)), parts.corpus: corpus_choices(corpora)}
+        asked = {
+            question: link.question,
+            linked: link.question,
+            parts.retriever_a: link.names[0],
+            parts.retriever_b: link.names[1],
+            parts.k: link.k,
+        }
+        # What the link leaves open stays as it is: a quick visitor may have chosen already.
+        given: dict[Any, Any] = {part: value for part, value in asked.items() if value}
+        return given | {parts.corpus: corpus_choices(corpora, link.corpus)}
 
     def refresh(chosen: str | None, kept: str, request: gr.Request) -> gr.Dropdown:
         return corpus_choices(room.shelf.corpora(owner_of(request, kept)), chosen or "")
@@ -161,28 +164,25 @@ def lay_out_compare(room: Room, tab: gr.Tab) -> CompareParts:
         **quiet,
         **waiting,
     )
-    assert Context.root_block is not None
-    Context.root_block.load(
-        reopen,
-        inputs=[*parts.settings()[:-1], room.browser],
-        outputs=[*outputs.all(), *parts.settings()],
-        **quiet,
-        **waiting,
-    )
     tab.select(refresh, [parts.corpus, room.browser], parts.corpus, api_visibility="private", show_progress="hidden")
-    _add_api(room.pipeline, golds)
+    _add_api(room, golds)
 
-    def ask_again(
+    def ask_there(
         asked: str, retriever_a: str, retriever_b: str, k: int, corpus: str | None, kept: str, request: gr.Request
     ) -> Iterator[dict[Any, Any]]:
-        if asked.strip():
-            yield from compare(asked, retriever_a, retriever_b, k, corpus, owner_of(request, kept))
-        else:
-            yield _cleared(outputs)
+        nothing: list[dict[Any, Any]] = [{verdict: gr.skip()}]
+        yield from (
+            compare(asked, retriever_a, retriever_b, k, corpus, owner_of(request, kept)) if asked.strip() else nothing
+        )
+
+    def then_ask(event: Dependency, asked: gr.Textbox | gr.State) -> None:
+        event.success(ask_there, [asked, *parts.settings(), room.browser], outputs.all(), **quiet, **waiting)
 
     def ask_after(event: Dependency) -> None:
-        event.success(ask_again, [question, *parts.settings(), room.browser], outputs.all(), **quiet, **waiting)
+        then_ask(event.success(lambda: _cleared(outputs), None, outputs.all(), **quiet), question)
 
+    linked = gr.State("")
+    then_ask(page.load(reopen, room.browser, [question, linked, verdict, *parts.settings()], **quiet), linked)
     return replace(parts, ask_after=ask_after)
 
 
@@ -223,15 +223,10 @@ def _examples(config: Config) -> list[gr.Button]:
 def _pane(letter: str) -> Pane:
     with gr.Column(elem_classes="mg-side", min_width=0, elem_id=f"side-{letter}"):
         return Pane(
-            _html(JUMP, elem_classes="mg-pane-answer"),
-            _html(elem_classes="mg-pane-passages"),
-            _html(elem_classes="mg-pane-seconds"),
+            place(script=JUMP, elem_classes="mg-pane-answer"),
+            place(elem_classes="mg-pane-passages"),
+            place(elem_classes="mg-pane-seconds"),
         )
-
-
-def _html(script: str | None = None, **placing: Any) -> gr.HTML:
-    """A place for markup of ours as it is: none of Gradio's styles for prose, and no script but the given one."""
-    return gr.HTML(apply_default_css=False, js_on_load=script, **placing)
 
 
 def _cleared(outputs: Outputs) -> dict[Any, Any]:
@@ -241,18 +236,17 @@ def _cleared(outputs: Outputs) -> dict[Any, Any]:
 
 def _updates(outputs: Outputs, comparison: Iterator[Snapshot], corpus: str) -> Iterator[dict[Any, Any]]:
     """Updates of the page as a comparison goes on: what has changed, and nothing else."""
-    told: dict[Any, str] = {}
+    drawn: dict[Any, tuple[object, str]] = {}
     dial_shown = False
     for snapshot in comparison:
-        now = {outputs.verdict: render_verdict(snapshot, corpus), outputs.slopes: render_slopes(snapshot)}
-        for side, pane in enumerate(outputs.panes):
-            now |= {
-                pane.answer: render_answer(snapshot, side),
-                pane.passages: render_passages(snapshot, side),
-                pane.seconds: render_seconds(snapshot, side),
-            }
-        changed: dict[Any, Any] = {part: text for part, text in now.items() if told.get(part) != text}
-        told |= now
+        changed: dict[Any, Any] = {}
+        for part, (state, draw) in _parts(outputs, snapshot, corpus).items():
+            if part in drawn and drawn[part][0] == state:
+                continue
+            text = draw()
+            if part not in drawn or drawn[part][1] != text:
+                changed[part] = text
+            drawn[part] = state, text
         if snapshot.candidates and not dial_shown:
             changed |= outputs.dial.shown(snapshot.candidates)
             dial_shown = True
@@ -260,13 +254,39 @@ def _updates(outputs: Outputs, comparison: Iterator[Snapshot], corpus: str) -> I
             yield changed
 
 
-def _add_api(pipeline: Pipeline, golds: GoldBook) -> None:
+def _parts(outputs: Outputs, snapshot: Snapshot, corpus: str) -> dict[Any, tuple[object, Callable[[], str]]]:
+    """What each part depends on beyond the passages, and how it is drawn: with a token, only an answer changes."""
+    parts: dict[Any, tuple[object, Callable[[], str]]] = {
+        outputs.verdict: (snapshot.done, partial(render_verdict, snapshot, corpus)),
+        outputs.slopes: (None, partial(render_slopes, snapshot)),
+    }
+    for side, pane in enumerate(outputs.panes):
+        stage = snapshot.stages[side]
+        parts[pane.answer] = (snapshot.answers[side], stage, snapshot.done), partial(render_answer, snapshot, side)
+        parts[pane.passages] = stage == "done", partial(render_passages, snapshot, side)
+        parts[pane.seconds] = stage == "done", partial(render_seconds, snapshot, side)
+    return parts
+
+
+def _add_api(room: Room, golds: GoldBook) -> None:
     """The same comparison for gradio_client: `client.predict(question, "cosine", "qnorm", 3, api_name="/compare")`."""
 
-    def compare(question: str, retriever_a: str, retriever_b: str, k: int = 3) -> Iterator[dict[str, Any]]:
-        """Ask two retrievers; yields {question, golds, answers, badge, summary} as the answers grow."""
+    def compare(
+        question: str,
+        retriever_a: str,
+        retriever_b: str,
+        k: int = 3,
+        corpus: str = "",
+        request: gr.Request | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Ask two retrievers; yields {question, golds, answers, badge, summary} as the answers grow.
+
+        `corpus` is the id of a corpus of the user who has logged in; without, the page's own is asked.
+        """
         try:
-            for snapshot in run_comparison(pipeline, question, (retriever_a, retriever_b), k, golds.find(question)):
+            pipeline = room.shelf.pipeline(corpus, owner_of(request, "") if request else "")
+            known = None if corpus else golds.find(question)
+            for snapshot in run_comparison(pipeline, question, (retriever_a, retriever_b), k, known):
                 yield snapshot.to_json()
         except USER_ERRORS as error:
             raise gr.Error(str(error), print_exception=False) from error

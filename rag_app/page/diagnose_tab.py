@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import gradio as gr
@@ -10,7 +9,9 @@ import gradio as gr
 from rag_app.diagnose import Diagnosed, diagnose_encoder
 from rag_app.diagnosis_words import readings, verdict
 from rag_app.errors import USER_ERRORS
+from rag_app.once import Once
 from rag_app.page.diagnose_view import render_diagnosis
+from rag_app.page.place import place
 from rag_app.page.render import render_message
 from rag_app.page.room import Room
 from rag_app.pipeline import Pipeline
@@ -26,8 +27,7 @@ class Diagnoses:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._lock = threading.Lock()
-        self._made: dict[str, Diagnosed] = {}
+        self._made: Once[str, Diagnosed] = Once()
 
     def of(self, encoder: str) -> Diagnosed:
         """That of a configured encoder.
@@ -35,10 +35,8 @@ class Diagnoses:
         Raises:
             ConfigError: There is none of that name; or as `diagnose_encoder`.
         """
-        with self._lock:
-            if encoder not in self._made:
-                self._made[encoder] = diagnose_encoder(self._pipeline, encoder)
-            return self._made[encoder]
+        self._pipeline.config.encoder(encoder)
+        return self._made.get(encoder, lambda: diagnose_encoder(self._pipeline, encoder))
 
 
 def lay_out_diagnose(room: Room) -> None:
@@ -49,9 +47,9 @@ def lay_out_diagnose(room: Room) -> None:
     used = [own.encoder for own in config.retrievers.values() if own.kind == "dense"]
     names = list(dict.fromkeys([*config.page_encoders, *used]))
     with gr.Tab("Diagnose", id="diagnose") as tab:
-        gr.HTML(f'<p class="mg-lead">{EXPLANATION}</p>', apply_default_css=False, js_on_load=None)
+        place(f'<p class="mg-lead">{EXPLANATION}</p>')
         encoder = gr.Dropdown(names, value=names[0], label="Encoder", elem_id="diagnose-encoder")
-        shown = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="diagnosis")
+        shown = place(elem_id="diagnosis")
 
         def show(name: str) -> str:
             try:

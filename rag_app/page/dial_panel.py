@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from rag_app.page.dial import Candidates
+from rag_app.page.place import place
 from rag_app.page.render import render_dial
 
 EXPLANATION = (
@@ -53,17 +54,17 @@ class DialPanel:
 
 def lay_out_dial() -> tuple[gr.HTML, DialPanel]:
     """The slope chart's place and the dial's panel, which answers to nothing but its own controls."""
-    slopes = _html(elem_id="slopes")
+    slopes = place(elem_id="slopes")
     with gr.Column(elem_classes="mg-why", elem_id="dial"):
-        _html(EXPLANATION)
+        place(EXPLANATION)
         with gr.Row(elem_classes="mg-dial"):
             with gr.Column(min_width=0, elem_classes="mg-dial-left"):
                 encoder = gr.Radio([("", 0)], value=0, label="Vectors of", elem_id="dial-encoder")
                 slider = gr.Slider(
                     0, 1, 1, step=0.05, label="γd: 0 keeps the magnitude, 1 is cosine", elem_id="gamma", min_width=0
                 )
-                ranking = _html(elem_id="dial-ranking")
-            plot = _html(elem_id="dial-plot")
+                ranking = place(elem_id="dial-ranking")
+            plot = place(elem_id="dial-plot")
     made = DialPanel(gr.State(()), encoder, slider, ranking, plot)
 
     def dial(candidates: tuple[Candidates, ...], number: int, gamma_d: float) -> tuple[str, str]:
@@ -81,7 +82,3 @@ def lay_out_dial() -> tuple[gr.HTML, DialPanel]:
     slider.input(dial, [made.state, encoder, slider], [ranking, plot], **at_once)
     encoder.input(choose, [made.state, encoder], [slider, ranking, plot], **at_once)
     return slopes, made
-
-
-def _html(value: str = "", **placing: Any) -> gr.HTML:
-    return gr.HTML(value, apply_default_css=False, js_on_load=None, **placing)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,14 @@ from rag_app.errors import USER_ERRORS, ConfigError
 from rag_app.gathering import MOST_FILES, NO_COLUMN, SUFFIXES, table_columns
 from rag_app.page.compare_tab import CompareParts, corpus_choices
 from rag_app.page.documents import NO_PREVIEW, render_added, render_corpora, render_making, render_preview
-from rag_app.page.making import run_making
+from rag_app.page.making import Work
+from rag_app.page.place import place
 from rag_app.page.render import render_message
 from rag_app.page.room import Room, owner_of
-from rag_app.shelf import LONGEST_NAME, Shelved
+from rag_app.shelf import LONGEST_NAME, Added, Shelved
 from retriever.chunking import Chunking
 from retriever.corpora.records import guess_columns
-
-MAKING_AT_ONCE = 1
-"""One encoder serves all: a second corpus beside the first would make both take twice as long."""
+from retriever.turns import Turns
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 Update = dict[Any, Any]
@@ -88,12 +88,10 @@ def lay_out_documents(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
 def _bring(room: Room) -> Bring:
     page, chunking = room.config.page, room.shelf.chunking
     with gr.Column(elem_classes="mg-bring", min_width=320):
-        gr.HTML(
+        place(
             '<h2 class="mg-title">Ask your own documents</h2><p class="mg-hint">'
             f"{' '.join(SUFFIXES)} · at most {page.max_upload_mb} MB and {page.max_passages:,} passages together. They stay on "
-            "the machine that runs this page, and only you see them.</p>",
-            apply_default_css=False,
-            js_on_load=None,
+            "the machine that runs this page, and only you see them.</p>"
         )
         files = gr.File(
             label=f"Files (up to {MOST_FILES})",
@@ -132,17 +130,17 @@ def _bring(room: Room) -> Bring:
         with gr.Row():
             make = gr.Button("Make the corpus", variant="primary", elem_id="make")
             cancel = gr.Button("Cancel", visible=False, elem_id="cancel")
-        progress = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="making")
+        progress = place(elem_id="making")
     with gr.Column(min_width=320):
-        preview = gr.HTML(NO_PREVIEW, apply_default_css=False, js_on_load=None, elem_id="preview")
+        preview = place(NO_PREVIEW, elem_id="preview")
     return Bring(
         files, name, max_tokens, overlap, columns, (roles[0], roles[1], roles[2]), make, cancel, progress, preview
     )
 
 
 def _keep() -> Keep:
-    gr.HTML('<h2 class="mg-title">Your corpora</h2>', apply_default_css=False, js_on_load=None)
-    listing = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="corpora")
+    place('<h2 class="mg-title">Your corpora</h2>')
+    listing = place(elem_id="corpora")
     with gr.Column(visible=False) as tools:
         with gr.Row(elem_classes="mg-tools"):
             chosen = gr.Dropdown([], label="Corpus", elem_id="chosen", min_width=200, scale=2)
@@ -153,12 +151,15 @@ def _keep() -> Keep:
         with gr.Row(visible=False) as sure:
             really = gr.Button("Delete it for good", variant="stop", elem_id="really")
             keep = gr.Button("Keep it", elem_id="keep")
-    notice = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="notice")
+    notice = place(elem_id="notice")
     return Keep(listing, tools, chosen, name, rename, ask, delete, sure, really, keep, notice)
 
 
 def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> None:
     shelf = room.shelf
+    # One corpus at a time: the same encoders serve all, so that a second beside the first would make both take twice as long.
+    turns = Turns()
+    works: dict[str | None, Work] = {}  # by visit, to be cancelled
 
     def look(files: list[str] | None, max_tokens: int, overlap: int, *roles: str | None) -> Update:
         if not files:
@@ -184,7 +185,7 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
         about = look(files, max_tokens, overlap, *roles)
         return about | {bring.columns: gr.Row(visible=bool(names)), bring.progress: "", **shown}
 
-    def make(
+    async def make(
         files: list[str] | None,
         max_tokens: int,
         overlap: int,
@@ -194,8 +195,8 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
         name: str,
         kept: str,
         request: gr.Request,
-    ) -> Iterator[Update]:
-        owner = owner_of(request, kept)
+    ) -> AsyncIterator[Update]:
+        owner, visit = owner_of(request, kept), request.session_hash
         yield {bring.make: gr.Button(interactive=False), bring.cancel: gr.Button(visible=True), bring.progress: ""}
         ready = {bring.make: gr.Button(interactive=True), bring.cancel: gr.Button(visible=False)}
         try:
@@ -204,31 +205,38 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
             yield ready | {bring.progress: render_message(str(error))}
             return
         paths, columns = [Path(file) for file in files or []], _columns((id, title, text))
-        for making in run_making(
-            lambda step: shelf.add(owner, name, paths, chunking=chunking, columns=columns, step=step)
-        ):
-            if making.error:
-                yield ready | {bring.progress: render_message(making.error)}
-            elif making.added:
-                corpora = shelf.corpora(owner)
-                yield ready | {
-                    bring.progress: render_added(making.added),
-                    bring.files: None,
-                    bring.name: "",
-                    bring.preview: NO_PREVIEW,
-                    bring.columns: gr.Row(visible=False),
-                    **_update_list(keep, corpora, making.added.corpus.id),
-                    parts.corpus: corpus_choices(corpora, making.added.corpus.id),
-                }
-            else:
-                yield {bring.progress: render_making(making)}
+        work = Work(lambda step: shelf.add(owner, name, paths, chunking=chunking, columns=columns, step=step), turns)
+        works[visit] = work
+        try:
+            async with contextlib.aclosing(work.watch()) as watched:
+                async for making in watched:
+                    if making.added:
+                        yield ready | added(making.added, owner)
+                    elif making.ended:
+                        why = making.error or "cancelled: nothing of it was kept"
+                        yield ready | {bring.progress: render_message(why)}
+                    else:
+                        yield {bring.progress: render_making(making)}
+        finally:
+            if works.get(visit) is work:
+                del works[visit]
 
-    def stopped() -> Update:
+    def added(made: Added, owner: str) -> Update:
+        corpora = shelf.corpora(owner)
         return {
-            bring.make: gr.Button(interactive=True),
-            bring.cancel: gr.Button(visible=False),
-            bring.progress: render_message("cancelled: nothing of it was kept"),
+            bring.progress: render_added(made),
+            bring.files: None,
+            bring.name: "",
+            bring.preview: NO_PREVIEW,
+            bring.columns: gr.Row(visible=False),
+            **_update_list(keep, corpora, made.corpus.id),
+            parts.corpus: corpus_choices(corpora, made.corpus.id),
         }
+
+    def cancel(request: gr.Request) -> None:
+        """What became of it is told where it is watched: it may be whole by then."""
+        if work := works.get(request.session_hash):
+            work.cancel()
 
     waiting: dict[str, Any] = {"concurrency_id": "preview", "concurrency_limit": 4, **QUIET}
     outputs = [bring.preview, bring.columns, bring.progress, *bring.roles]
@@ -248,7 +256,7 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
         trigger_mode="always_last",
         **waiting,
     )
-    building = bring.make.click(
+    bring.make.click(
         make,
         [*bring.settings(), bring.name, room.browser],
         [
@@ -260,12 +268,10 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
         show_progress="minimal",
         show_progress_on=bring.progress,
         trigger_mode="once",
-        concurrency_id="making",
-        concurrency_limit=MAKING_AT_ONCE,
+        # Those who wait for their turn sleep here, and can cancel.
+        concurrency_limit=None,
     )
-    bring.cancel.click(
-        stopped, None, [bring.make, bring.cancel, bring.progress], cancels=[building], queue=False, **QUIET
-    )
+    bring.cancel.click(cancel, None, None, queue=False, **QUIET)
 
 
 def _wire_keep(room: Room, keep: Keep, parts: CompareParts, tabs: gr.Tabs) -> None:

@@ -21,6 +21,7 @@ from rag_app.page.evaluate_view import render_comparison, render_flips, render_r
 from rag_app.page.evaluation import Desk, Plan, Status, in_order
 from rag_app.page.library import Library
 from rag_app.page.opening import open_question, why_closed
+from rag_app.page.place import place
 from rag_app.page.render import render_message
 from rag_app.page.room import Room, owner_of
 
@@ -228,6 +229,8 @@ def lay_out_evaluate(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
     # Followers sleep most of the time: no number of them keeps others out.
     following: dict[str, Any] = {**private, "concurrency_limit": None, "trigger_mode": "once"}
     reading: dict[str, Any] = {**private, "concurrency_id": "runs", "concurrency_limit": 2}
+    # A second choice that is made before the first is shown counts.
+    choosing: dict[str, Any] = {**reading, "trigger_mode": "always_last"}
     outputs = [*controls.buttons(), *looked_at.all()]
     settings = [controls.dataset, controls.n, controls.seed, controls.retrievers, controls.read]
     begun = controls.run.click(begin, [*settings, room.browser], outputs, **following)
@@ -242,7 +245,7 @@ def lay_out_evaluate(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
         look,
         [looked_at.shown, looked_at.against],
         looked_at.all(),
-        **reading,
+        **choosing,
     )
     looked.then(follow, [room.browser, looked_at.shown], controls.buttons(), **following)
     gr.on(
@@ -250,7 +253,7 @@ def lay_out_evaluate(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
         other_flips,
         [looked_at.shown, looked_at.flip_a, looked_at.flip_b],
         looked_at.flips,
-        **reading,
+        **choosing,
     )
     opened = [parts.question, parts.retriever_a, parts.retriever_b, parts.k, parts.corpus, tabs]
     parts.ask_after(
@@ -282,11 +285,7 @@ def _controls(room: Room) -> Controls:
     names = in_order([*config.retrievers, CLOSED_BOOK], config)
     chosen = [name for name in names if name in config.page.retrievers]
     if not sets:
-        gr.HTML(
-            render_message("there are no questions to ask: name data sets in the configuration's [eval.datasets]"),
-            apply_default_css=False,
-            js_on_load=None,
-        )
+        place(render_message("there are no questions to ask: name data sets in the configuration's [eval.datasets]"))
     with gr.Row(elem_classes="mg-settings"):
         first = sets[0] if sets else None
         dataset = gr.Dropdown(sets, value=first, label="Data set", elem_id="eval-dataset", min_width=150)
@@ -315,7 +314,7 @@ def _controls(room: Room) -> Controls:
         run = gr.Button("Run", variant="primary", elem_id="eval-run", min_width=110, interactive=bool(sets))
         pause = gr.Button("Pause", elem_id="eval-pause", min_width=110, interactive=False)
         resume = gr.Button("Resume", elem_id="eval-resume", min_width=110, interactive=False)
-    status = _html(elem_id="eval-status")
+    status = place(elem_id="eval-status")
     return Controls(dataset, n, seed, retrievers, read, run, pause, resume, status)
 
 
@@ -324,17 +323,13 @@ def _run_parts() -> RunParts:
         nothing = [("none", NO_RUN)]
         shown = gr.Dropdown(nothing, value=NO_RUN, label="Show the run", elem_id="run-shown", min_width=200)
         against = gr.Dropdown(nothing, value=NO_RUN, label="Compared with", elem_id="run-against", min_width=200)
-    figures = _html(elem_id="figures")
+    figures = place(elem_id="figures")
     with gr.Group(visible=False, elem_classes="mg-flipped") as flipped:
-        gr.HTML('<h2 class="mg-title">Questions that flip</h2>', apply_default_css=False, js_on_load=None)
+        place('<h2 class="mg-title">Questions that flip</h2>')
         with gr.Row(elem_classes="mg-settings"):
             flip_a = gr.Dropdown([], label="Flips between", elem_id="flip-a", min_width=150)
             flip_b = gr.Dropdown([], label="and", elem_id="flip-b", min_width=150)
-        found = gr.HTML(apply_default_css=False, js_on_load=_BUTTONS, elem_id="flips")
-    gr.HTML('<h2 class="mg-title">All runs</h2>', apply_default_css=False, js_on_load=None)
-    runs = _html(elem_id="runs")
+        found = place(script=_BUTTONS, elem_id="flips")
+    place('<h2 class="mg-title">All runs</h2>')
+    runs = place(elem_id="runs")
     return RunParts(shown, against, figures, flipped, flip_a, flip_b, found, runs)
-
-
-def _html(**placing: Any) -> gr.HTML:
-    return gr.HTML("", apply_default_css=False, js_on_load=None, **placing)

@@ -19,6 +19,7 @@ from eval.runs import RunSummary
 from eval.summary import Metrics
 from eval.view import RunView
 from rag_app.page.evaluation import Status
+from rag_app.page.progress import pace, render_progress
 
 FLIPS_SHOWN = 100
 MEASURE = "nDCG@10"
@@ -33,11 +34,8 @@ def render_status(status: Status, folder: Path, *, own: bool) -> str:
     what = f"{plan.dataset}: {', '.join(plan.retrievers)}" if plan else ""
     if status.busy:
         words = _going_on(status)
-        whose = "" if own else " Somebody else began it, and it can be paused by them alone."
-        return (
-            f'<div class="mg-verdict mg-run"><p class="mg-words">Evaluating {text(what)}</p>{_bar(status)}'
-            f'<p class="mg-explanation">{text(words)}{whose}</p></div>'
-        )
+        whose = "" if own else " Somebody else began it, and they alone can pause it."
+        return render_progress(f"Evaluating {what}", f"{words}.{whose}" if whose else words, status.done, status.total)
     place = f"<code>{text(folder / status.run)}</code>"
     if status.state == "failed":
         return (
@@ -57,43 +55,15 @@ def _going_on(status: Status) -> str:
     if not status.step:
         return f"Getting ready: {status.line}" if status.line else "Getting ready"
     if status.step != "answers":
-        return f"Before the questions, {status.step}: {_count(status)}{_pace(status)}"
+        return f"Before the questions, {status.step}: {_count(status)}{pace(status.rate, status.seconds_left)}"
     if status.total is not None and status.done >= status.total:
         return f"{_count(status)}; now a few are asked again to see whether answers repeat, and the report is written"
-    return f"{_count(status)}{_pace(status)}"
+    return f"{_count(status)}{pace(status.rate, status.seconds_left)}"
 
 
 def _count(status: Status) -> str:
     step = status.step or "answers"
     return f"{status.done:,} {step}" if status.total is None else f"{status.done:,} of {status.total:,} {step}"
-
-
-def _pace(status: Status) -> str:
-    if status.rate is None:
-        return ""
-    speed = f"{status.rate:.1f} a second" if status.rate >= 1 else f"one in {1 / status.rate:.1f} s"
-    left = status.seconds_left
-    return f" · {speed}" + (f" · about {in_time(left)} left" if left is not None else "")
-
-
-def in_time(seconds: float) -> str:
-    """A duration as people say it, rounded up: "18 s", "4 min", "1 h 20 min"."""
-    whole = max(1, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes = -(-whole // 60)
-    hours, rest = divmod(minutes, 60)
-    return f"{minutes} min" if not hours else f"{hours} h {rest} min" if rest else f"{hours} h"
-
-
-def _bar(status: Status) -> str:
-    if not status.total:
-        return '<div class="mg-bar mg-bar-unknown" aria-hidden="true"></div>'
-    share = 100 * status.done / status.total
-    return (
-        f'<div class="mg-bar" role="progressbar" aria-label="{text(status.step)}" aria-valuemin="0" '
-        f'aria-valuemax="{status.total}" aria-valuenow="{status.done}"><span style="width:{share:.1f}%"></span></div>'
-    )
 
 
 def render_run(view: RunView, metrics: Metrics, *, note: str = "") -> str:

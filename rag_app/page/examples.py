@@ -13,7 +13,7 @@ EXAMPLE_IDS = ("q006", "q183", "q030", "q105", "q151", "q220")
 
 def example_questions(config: Config) -> list[tuple[str, str]]:
     """(kind, question) pairs; none for another corpus, which knows nothing of them."""
-    if config.corpus != "demo" or config.index.path:
+    if not config.is_demo:
         return []
     with QUESTIONS.open(encoding="utf-8") as lines:
         questions = {question["id"]: question for question in map(json.loads, lines)}

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 import unicodedata
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from eval.data.datasets import Question, read_questions
+from eval.data.datasets import Question
 from eval.data.sources import DataSet, load_dataset
 from eval.errors import EvalError
 from eval.metrics import score_answer
 from rag_app.config import Config
-from rag_app.demo import QUESTIONS
-from rag_app.experiment import dataset_spec
+from rag_app.experiment import dataset_spec, question_sets
 from rag_app.prompt import NO_ANSWER
 
 _log = logging.getLogger(__name__)
@@ -65,36 +63,26 @@ def declines(answer: str) -> bool:
 
 
 class GoldBook:
-    """Golds by question. Shared by all visitors and only read; the files are read with the first question.
+    """Golds by question. Shared by all visitors and only read; the files are read when it is made.
 
     Args:
         config: Names the corpus and the data sets. A data set that is not on this machine is passed over.
     """
 
     def __init__(self, config: Config) -> None:
-        self._config = config
-
-    def find(self, question: str) -> Golds | None:
-        """The golds of a question that is written as in its data set, but for case and spaces."""
-        return self._golds.get(_key(question))
-
-    @cached_property
-    def _golds(self) -> dict[str, Golds]:
-        found: dict[str, Golds] = {}
-        root = Path(self._config.eval.data).expanduser()
-        for name, table in self._config.eval.datasets.items():
-            if not table.path:
-                continue
+        self._golds: dict[str, Golds] = {}
+        for name, table in question_sets(config).items():
             try:
-                loaded = load_dataset(dataset_spec(name, table, root, self._config.eval.rule))
+                loaded = load_dataset(dataset_spec(name, table, Path(config.eval.data).expanduser(), config.eval.rule))
             except EvalError as error:
                 _log.warning("golds of %s are not shown: %s", name, error)
                 continue
             if isinstance(loaded, DataSet) and loaded.rule is not None:
-                _add(found, loaded.questions, loaded.rule)
-        if self._config.corpus == "demo" and not self._config.index.path:
-            _add(found, read_questions(QUESTIONS), "squad")
-        return found
+                _add(self._golds, loaded.questions, loaded.rule)
+
+    def find(self, question: str) -> Golds | None:
+        """The golds of a question that is written as in its data set, but for case and spaces."""
+        return self._golds.get(_key(question))
 
 
 def _add(found: dict[str, Golds], questions: list[Question], rule: str) -> None:

@@ -8,6 +8,7 @@ from rag_app.page.compare_tab import lay_out_compare
 from rag_app.page.diagnose_tab import lay_out_diagnose
 from rag_app.page.documents_tab import lay_out_documents
 from rag_app.page.evaluate_tab import lay_out_evaluate
+from rag_app.page.place import place
 from rag_app.page.render import render_header
 from rag_app.page.room import Room, browser_id
 from rag_app.pipeline import Pipeline
@@ -27,11 +28,11 @@ def lay_out(pipeline: Pipeline) -> gr.Blocks:
         title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(CLEAN_EVERY_S, KEEP_UPLOADS_S)
     ) as page:
         room = Room(pipeline)
-        gr.HTML(render_header(TITLE, EXPLANATION), apply_default_css=False, js_on_load=None)
+        place(render_header(TITLE, EXPLANATION))
         # Where they do not fit they wrap: a tab in a menu is one that few find.
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             with gr.Tab("Compare", id="compare") as compare:
-                parts = lay_out_compare(room, compare)
+                parts = lay_out_compare(room, page, compare)
             lay_out_documents(room, parts, tabs)
             lay_out_evaluate(room, parts, tabs)
             lay_out_diagnose(room)

@@ -11,6 +11,7 @@ from eval.runs import RunSummary, list_runs
 from eval.summary import Metrics
 from eval.view import CORPUS, METRICS, PAIRS, PREDICTIONS, RUN, RunView
 from rag_app.errors import ConfigError
+from rag_app.once import Once
 
 HELD = 3
 """Runs held in memory; a run of thousands of questions takes some hundred MB."""
@@ -28,7 +29,8 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[object, ...], Opened] = OrderedDict()
+        self._held: Once[tuple[object, ...], Opened] = Once()
+        self._recent: OrderedDict[tuple[object, ...], None] = OrderedDict()
 
     def runs(self) -> list[RunSummary]:
         """All of them, newest first."""
@@ -46,16 +48,20 @@ class Library:
         if name not in {run.path.name for run in self.runs()}:
             raise ConfigError(f'there is no run "{name}" in {self.folder}')
         path = self.folder / name
-        # One at a time: two visitors who look at the same run read it once.
+        key = (name, *(_stamp(path / file) for file in (RUN, PREDICTIONS, CORPUS, PAIRS, METRICS)))
+        # Two visitors who look at the same run read it once.
+        opened = self._held.get(key, lambda: _read(path))
         with self._lock:
-            key = (name, *(_stamp(path / file) for file in (RUN, PREDICTIONS, CORPUS, PAIRS, METRICS)))
-            if key not in self._held:
-                view = RunView.open(path)
-                self._held[key] = (view, figures(view))
-            self._held.move_to_end(key)
-            while len(self._held) > HELD:
-                self._held.popitem(last=False)
-            return self._held[key]
+            self._recent[key] = None
+            self._recent.move_to_end(key)
+            while len(self._recent) > HELD:
+                self._held.drop(self._recent.popitem(last=False)[0])
+        return opened
+
+
+def _read(path: Path) -> Opened:
+    view = RunView.open(path)
+    return view, figures(view)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

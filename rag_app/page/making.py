@@ -1,15 +1,17 @@
-"""Making a corpus while somebody watches: progress as snapshots, and an end when nobody does."""
+"""Making a corpus while somebody watches: one after the other, progress as snapshots, and an end when nobody does."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from rag_app.errors import in_words
 from rag_app.gathering import Step
 from rag_app.shelf import Added
+from retriever.turns import Turns
 
 LOOK_EVERY_S = 0.3
 
@@ -21,12 +23,18 @@ class Making:
     Attributes:
         step: The latest; None before the first.
         seconds: Since this stage, with this encoder, began.
-        added: The corpus, at the end.
-        error: Why there is none, at the end, in one line.
+        waiting: For its turn.
+        cancelled: Somebody asked for its end, which comes with the next step.
+        ended: Nothing more will come: `added` or `error` is set, or else it was cancelled and nothing is kept.
+        added: The corpus.
+        error: Why there is none, in one line.
     """
 
     step: Step | None
     seconds: float
+    waiting: bool = False
+    cancelled: bool = False
+    ended: bool = False
     added: Added | None = None
     error: str = ""
 
@@ -43,54 +51,72 @@ class Making:
         return max(0, self.step.total - self.step.done) / self.rate
 
 
-def run_making(make: Callable[[Callable[[Step], None]], Added]) -> Generator[Making, None, None]:
-    """Make a corpus in a thread of its own and tell how far it is.
-
-    Closing the iterator, which Gradio does when the visitor cancels or leaves, ends the work at its next step, a batch
-    later at the most (or a file, where one is being read), and nothing of it is kept.
+class Work:
+    """A corpus that is made in a thread of its own.
 
     Args:
         make: Does the work; what it is given is told of each step, and ends it by raising.
+        turns: Shared by all works, of which one goes on at a time.
     """
-    state = _State()
-    threading.Thread(target=state.work, args=(make,), name="making", daemon=True).start()
-    try:
-        while not state.finished.wait(LOOK_EVERY_S):
-            yield state.now()
-        yield state.now()
-    finally:
-        state.left.set()
 
-
-class _Left(Exception):
-    """Nobody is watching any more."""
-
-
-class _State:
-    def __init__(self) -> None:
-        self.left = threading.Event()
-        self.finished = threading.Event()
+    def __init__(self, make: Callable[[Callable[[Step], None]], Added], turns: Turns) -> None:
+        self._make, self._turns = make, turns
+        self._left = threading.Event()
+        self._waiting, self._ended = True, False
         self._last: tuple[Step | None, float] = (None, time.monotonic())
         self._added: Added | None = None
         self._error = ""
+        threading.Thread(target=self._work, name="making", daemon=True).start()
 
-    def work(self, make: Callable[[Callable[[Step], None]], Added]) -> None:
+    def cancel(self) -> None:
+        """Have it end: at once where it waits, else at its next step, a batch later at the most (or a file, where one is read)."""
+        self._left.set()
+
+    def now(self) -> Making:
+        """How far it is at this moment."""
+        ended = self._ended or (self._waiting and self._left.is_set())
+        step, began = self._last
+        return Making(
+            step,
+            time.monotonic() - began,
+            self._waiting,
+            self._left.is_set(),
+            ended,
+            self._added,
+            self._error,
+        )
+
+    async def watch(self) -> AsyncGenerator[Making, None]:
+        """How far it is, until it ends. Closing this, which Gradio does when the visitor leaves, cancels it."""
         try:
-            self._added = make(self._step)
+            while not (making := self.now()).ended:
+                yield making
+                await asyncio.sleep(LOOK_EVERY_S)
+            yield making
+        finally:
+            self.cancel()
+
+    def _work(self) -> None:
+        try:
+            with self._turns:
+                if self._left.is_set():
+                    return
+                self._waiting = False
+                self._added = self._make(self._step)
         except _Left:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the visitor reads a line
             self._error = in_words(error, "making a corpus")
         finally:
-            self.finished.set()
-
-    def now(self) -> Making:
-        step, began = self._last
-        return Making(step, time.monotonic() - began, self._added, self._error)
+            self._ended = True
 
     def _step(self, step: Step) -> None:
-        if self.left.is_set():
+        if self._left.is_set():
             raise _Left
         last, began = self._last
         goes_on = last is not None and last.stage == step.stage and (step.stage == "reading" or last.what == step.what)
         self._last = (step, began if goes_on else time.monotonic())
+
+
+class _Left(Exception):
+    """Nobody is watching any more."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
 from eval.report.html.draw import Scale, scale_for
+from eval.report.html.markup import text
 from rag_app.page.dial import Candidates, Dialled
 from rag_app.page.run import Snapshot
 
@@ -40,7 +40,7 @@ def render_scatter(candidates: Candidates, turned: Sequence[Dialled], gamma_d: f
     title = "Cosine and magnitude of the candidates"
     return (
         f'<figure class="mg-plot"><svg viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" '
-        f'aria-label="{title}. {escape(_described(candidates, turned, gamma_d))}">{"".join(parts)}</svg>'
+        f'aria-label="{title}. {text(_described(candidates, turned, gamma_d))}">{"".join(parts)}</svg>'
         f"{_legend(candidates)}</figure>"
     )
 
@@ -55,9 +55,9 @@ def render_candidates(candidates: Candidates, turned: Sequence[Dialled]) -> str:
     ]
     marked.sort(key=lambda place: (best.get(place, candidates.k + 1), -candidates.passages[place].cosine))
     sides = [side for side in (0, 1) if candidates.names[side]]
-    head = "".join(f'<th scope="col">rank under {escape(candidates.names[side])}</th>' for side in sides)
+    head = "".join(f'<th scope="col">rank under {text(candidates.names[side])}</th>' for side in sides)
     rows = "".join(
-        f'<tr><th scope="row">{escape(candidates.passages[place].title)}</th>'
+        f'<tr><th scope="row">{text(candidates.passages[place].title)}</th>'
         f"<td>{candidates.passages[place].cosine:.4f}</td><td>{candidates.passages[place].norm:.3f}</td>"
         + "".join(f"<td>{candidates.passages[place].ranks[side] or '–'}</td>" for side in sides)
         + f"<td>{best.get(place, '–')}</td></tr>"
@@ -91,10 +91,10 @@ def render_slopes(snapshot: Snapshot) -> str:
         lines.append(
             f'<line class="mg-slope-{kind}" x1="0" x2="100" y1="{heights[0][id]:.0f}" y2="{heights[1][id]:.0f}"/>'
         )
-    names = [escape(side.name) for side in snapshot.sides]
+    names = [text(side.name) for side in snapshot.sides]
     lists = [_ranked(orders[side], titles, ranks[side], shown[side]) for side in (0, 1)]
     rows = "".join(
-        f'<tr><th scope="row">{escape(titles[id])}</th><td>{ranks[0].get(id, "–")}</td><td>{ranks[1].get(id, "–")}</td></tr>'
+        f'<tr><th scope="row">{text(titles[id])}</th><td>{ranks[0].get(id, "–")}</td><td>{ranks[1].get(id, "–")}</td></tr>'
         for id in orders[0]
     )
     return (
@@ -156,7 +156,7 @@ def _border(candidates: Candidates, gamma_d: float, kind: str, x: _Axis, y: _Axi
 def _point(candidates: Candidates, place: int, at: tuple[float, float], is_best: bool) -> str:
     """A dot, ringed for the left side's best, boxed for the right side's, filled for the dial's."""
     passage, (x, y) = candidates.passages[place], at
-    shapes = [f"<title>{escape(passage.title)}: cosine {passage.cosine:.3f}, |d| {passage.norm:.2f}</title>"]
+    shapes = [f"<title>{text(passage.title)}: cosine {passage.cosine:.3f}, |d| {passage.norm:.2f}</title>"]
     if passage.ranks[0] is not None and passage.ranks[0] <= candidates.k:
         shapes.append(f'<circle class="mg-ring" cx="{x:.1f}" cy="{y:.1f}" r="7"/>')
     if passage.ranks[1] is not None and passage.ranks[1] <= candidates.k:
@@ -198,7 +198,7 @@ def _legend(candidates: Candidates) -> str:
         if name:
             entries.append(
                 f'<li><svg width="{50 if line else 20}" height="18" aria-hidden="true">{shape}{line}</svg>'
-                f"{escape(name)}’s {candidates.k} best</li>"
+                f"{text(name)}’s {candidates.k} best</li>"
             )
     return f'<ul class="mg-legend">{"".join(entries)}</ul>'
 
@@ -222,5 +222,5 @@ def _ranked(order: Sequence[str], titles: dict[str, str], ranks: Mapping[str, in
         first = id not in shown and not beyond
         beyond = beyond or first
         kind = ' class="mg-beyond-first"' if first else ' class="mg-beyond"' if beyond else ""
-        items.append(f"<li{kind}><i>{ranks.get(id) or '–'}</i><span>{escape(titles[id])}</span></li>")
+        items.append(f"<li{kind}><i>{ranks.get(id) or '–'}</i><span>{text(titles[id])}</span></li>")
     return f"<ol>{''.join(items)}</ol>"

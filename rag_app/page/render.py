@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import escape
 
+from eval.report.html.markup import text
 from rag_app.answers import Answer
 from rag_app.page.cards import card_id, render_move, render_pieces
 from rag_app.page.compare import Side, badge, sentence
@@ -33,7 +33,7 @@ _STAGES = {
 
 def render_header(title: str, explanation: str) -> str:
     """The top of the page."""
-    return f'<header class="mg-header"><h1>{escape(title)}</h1><p>{escape(explanation)}</p></header>'
+    return f'<header class="mg-header"><h1>{text(title)}</h1><p>{text(explanation)}</p></header>'
 
 
 def render_verdict(snapshot: Snapshot, corpus: str = "") -> str:
@@ -42,10 +42,10 @@ def render_verdict(snapshot: Snapshot, corpus: str = "") -> str:
     words = sentence(snapshot.sides, snapshot.answers, snapshot.found)
     told = outcome(snapshot)
     return (
-        f'<div class="mg-verdict"><div role="status"><span class="mg-badge">{escape(label)}</span>'
-        + (f'<p class="mg-outcome">{escape(told)}</p>' if told else "")
-        + f'<p class="mg-words">{escape(words or explanation)}</p>'
-        + (f'<p class="mg-explanation">{escape(explanation)}</p>' if words else "")
+        f'<div class="mg-verdict"><div role="status"><span class="mg-badge">{text(label)}</span>'
+        + (f'<p class="mg-outcome">{text(told)}</p>' if told else "")
+        + f'<p class="mg-words">{text(words or explanation)}</p>'
+        + (f'<p class="mg-explanation">{text(explanation)}</p>' if words else "")
         + f"</div>{_notes(snapshot.sides)}{_take_along(snapshot, corpus) if snapshot.done else ''}</div>"
     )
 
@@ -82,9 +82,9 @@ def render_answer(snapshot: Snapshot, side: int) -> str:
     shown, answer, stage = snapshot.sides[side], snapshot.answers[side], snapshot.stages[side]
     finished = stage == "done" and answer.answer and not answer.error
     return (
-        f'<section class="mg-answer" aria-label="Answer of {escape(shown.name)}">'
-        f"<h2>{escape(shown.name)}</h2>"
-        f'<p class="mg-how">{escape(_how(shown))}</p>'
+        f'<section class="mg-answer" aria-label="Answer of {text(shown.name)}">'
+        f"<h2>{text(shown.name)}</h2>"
+        f'<p class="mg-how">{text(_how(shown))}</p>'
         f"{_answer_text(answer, stage, _compared(snapshot, side))}"
         + (_score(answer.answer, snapshot.golds) + _support(snapshot, side) if finished else "")
         + f"{_dropped(answer)}</section>"
@@ -99,11 +99,11 @@ def render_seconds(snapshot: Snapshot, side: int) -> str:
     parts = [f"{_STAGES.get(name, name)} {_time(seconds)}" for name, seconds in answer.timings.items()]
     prompt = (
         f'<details class="mg-prompt"><summary>The prompt, {answer.prompt_tokens} tokens</summary>'
-        f"<pre>{escape(answer.prompt)}</pre></details>"
+        f'<pre tabindex="0" role="region" aria-label="The prompt">{text(answer.prompt)}</pre></details>'
         if answer.prompt
         else ""
     )
-    return f'<p class="mg-seconds">{escape(" · ".join(parts))}</p>{prompt}'
+    return f'<p class="mg-seconds">{text(" · ".join(parts))}</p>{prompt}'
 
 
 def render_dial(candidates: Candidates, gamma_d: float, choices: int = 1) -> tuple[str, str]:
@@ -119,15 +119,15 @@ def _dialled(candidates: Candidates, turned: Sequence[Dialled], gamma_d: float, 
     home = candidates.names[candidates.home]
     entries = "".join(
         f'<li><details><summary><span class="mg-rank">{one.rank}</span><span class="mg-dial-title">'
-        f"{escape(one.candidate.title)}</span>{render_move(one.move, than=f'under {home}')}</summary>"
-        f"<p>{escape(one.candidate.excerpt)}</p></details></li>"
+        f"{text(one.candidate.title)}</span>{render_move(one.move, than=f'under {home}')}</summary>"
+        f"<p>{text(one.candidate.excerpt)}</p></details></li>"
         for one in turned
     )
     moved = sum(one.move.kind != "same" for one in turned)
     told = f"{moved} of {len(turned)} moved against {home}" if moved else f"as {home} ranks them"
     score = {0.0: "cosine × |d|", 1.0: "cosine alone"}.get(gamma_d, f"cosine × |d|<sup>{1 - gamma_d:.2f}</sup>")
     return (
-        f'<div class="mg-dialled{" mg-choice" if choices > 1 else ""}"><p class="mg-formula" role="status">Score: <b>{score}</b>, {escape(told)}.</p>'
+        f'<div class="mg-dialled{" mg-choice" if choices > 1 else ""}"><p class="mg-formula" role="status">Score: <b>{score}</b>, {text(told)}.</p>'
         f'<ol aria-label="Passages as the dial ranks them">{entries}</ol></div>'
     )
 
@@ -141,7 +141,7 @@ def _notes(sides: tuple[Side, Side]) -> str:
             if side.name not in names:
                 names.append(side.name)
     return "".join(
-        f'<p class="mg-note"><strong>About {escape(" and ".join(names))}:</strong> {escape(note)}.</p>'
+        f'<p class="mg-note"><strong>About {text(" and ".join(names))}:</strong> {text(note)}.</p>'
         for note, names in named.items()
     )
 
@@ -149,8 +149,8 @@ def _notes(sides: tuple[Side, Side]) -> str:
 def _take_along(snapshot: Snapshot, corpus: str) -> str:
     return (
         '<p class="mg-take">'
-        f'<a href="{escape(permalink(snapshot, corpus))}">Link to this comparison</a>'
-        f'<a href="{escape(download(snapshot))}" download="comparison.json">Save as JSON</a></p>'
+        f'<a href="{text(permalink(snapshot, corpus))}">Link to this comparison</a>'
+        f'<a href="{text(download(snapshot))}" download="comparison.json">Save as JSON</a></p>'
     )
 
 
@@ -204,7 +204,7 @@ def _score(answer: str, golds: Golds | None) -> str:
     named = ", ".join(golds.answers[:MOST_GOLDS])
     more = len(golds.answers) - MOST_GOLDS
     return (
-        f'<p class="mg-score-line">{sign} EM {int(mark.right)}{f1} · golds: {escape(named)}'
+        f'<p class="mg-score-line">{sign} EM {int(mark.right)}{f1} · golds: {text(named)}'
         f"{f' and {more} more' if more > 0 else ''}</p>"
     )
 
@@ -241,4 +241,4 @@ def _time(seconds: float) -> str:
 
 def _with_code(message: str) -> str:
     """Escaped, with what stands between backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(message))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(message))

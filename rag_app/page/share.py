@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.errors import ConfigError
+from rag_app.page.cards import shortened
 from rag_app.page.run import LONGEST_QUESTION, MOST_PASSAGES, Snapshot
 
 
@@ -56,6 +57,10 @@ def read_link(query: Mapping[str, str], config: Config) -> Link:
 
 
 def download(snapshot: Snapshot) -> str:
-    """The comparison as a data URL of JSON: nothing of it stays on the server."""
-    content = json.dumps(snapshot.to_json(), ensure_ascii=False, indent=1)
+    """The comparison as a data URL of JSON: nothing of it stays on the server. Passages are as long as they are shown."""
+    told = snapshot.to_json()
+    for answer in told["answers"]:
+        for passage in answer["passages"]:
+            passage["text"] = shortened(passage["text"])
+    content = json.dumps(told, ensure_ascii=False, indent=1)
     return f"data:application/json;charset=utf-8,{quote(content)}"

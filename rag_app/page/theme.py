@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import gradio as gr
 
+from eval.report.html import page as report
+
 ASSETS = Path(__file__).parent.parent / "assets"
 CSS = [ASSETS / "page.css", ASSETS / "figures.css"]
 ICON = ASSETS / "icon.svg"
+
+
+def report_style() -> str:
+    """The look of a report's figures for what stands in .mg-report, in the page's light and dark."""
+    folder = Path(report.__file__).parent
+    light, dark = re.findall(r":root \{(.*?)\}", (folder / "report.css").read_text("utf-8"), re.DOTALL)
+    rules = (folder / "figures.css").read_text("utf-8")
+    return f".mg-report {{{_variables(light)}{rules}}}\n.dark .mg-report {{{_variables(dark)}}}\n"
+
+
+def _variables(block: str) -> str:
+    return "".join(re.findall(r"--[\w-]+: [^;]+;", block))
 
 
 def page_theme() -> gr.themes.Base:
@@ -26,6 +41,8 @@ def page_theme() -> gr.themes.Base:
     ).set(
         body_background_fill="*neutral_50",
         body_background_fill_dark="*neutral_950",
+        # Gradio's own is too pale to be read on white.
+        body_text_color_subdued="*neutral_600",
         block_border_width="1px",
         block_label_background_fill="transparent",
         button_primary_background_fill="*primary_700",

@@ -70,7 +70,8 @@ def html_document(title: str, body: str, *, with_script: bool = False) -> str:
         body: HTML.
         with_script: Whether the reports' script goes with it.
     """
-    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    names = ("figures.css", "report.css", "report.js")
+    figures, style, script = ((_HERE / name).read_text(encoding="utf-8") for name in names)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     page = (
@@ -78,7 +79,7 @@ def html_document(title: str, body: str, *, with_script: bool = False) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{text(title)}</title><style>{style}</style></head><body>"
+        f"<title>{text(title)}</title><style>{figures}{style}</style></head><body>"
         f"{body}{f'<script>{script}</script>' if with_script else ''}</body></html>\n"
     )
     # Half of a surrogate pair, which no file can hold.
@@ -86,7 +87,7 @@ def html_document(title: str, body: str, *, with_script: bool = False) -> str:
 
 
 def figures_html(view: RunView, metrics: Metrics) -> str:
-    """The sections of a run's figures, for any page that has the styles of report.css for them."""
+    """The sections of a run's figures, for any page that has the styles of figures.css for them."""
     sets = tables.by_dataset(metrics)
     sections = [_dataset(view, metrics, systems, at) for at, systems in enumerate(sets.values(), start=1)]
     return f"{_patterns()}{_unfinished(metrics)}{_overview(metrics)}{''.join(sections)}"
