@@ -131,7 +131,7 @@ def test_a_run_of_nothing_is_refused_in_a_line(url: str, browser: Browser) -> No
     page.context.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(380, "light"), (1400, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(380, "light")])
 def test_norms_are_diagnosed_and_fit_every_width(
     url: str, browser: Browser, width: int, scheme: Any, tmp_path: Path
 ) -> None:
