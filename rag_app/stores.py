@@ -67,7 +67,7 @@ class Stores:
         self._progress = progress
         self._home = home or config.resolved_data_dir() / "indexes"
         self.encoders: dict[str, Encoder] = {} if encoders is None else encoders
-        # Of models, since transformers does not load two at once safely. Building an index takes far longer than loading one.
+        # Of models, one at a time: nobody has shown that transformers loads two at once safely. Building an index takes far longer.
         self._loading = threading.Lock()
         self._rerankers: dict[tuple[str, int | None, str | None], Reranker] = {}
         self._indexes: Once[str, Index] = Once()
