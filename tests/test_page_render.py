@@ -371,7 +371,7 @@ def test_states_are_told_in_words() -> None:
 
 def test_examples_are_of_every_kind_and_only_for_the_demo() -> None:
     kinds = [kind for kind, _ in example_questions(load_config())]
-    assert len(kinds) == 6 and set(kinds) == {"trivia", "search", "multihop", "unanswerable"}
+    assert len(kinds) == 7 and set(kinds) == {"trivia", "search", "multihop", "unanswerable", "language"}
     assert example_questions(load_config(None, ["corpus=other.jsonl"])) == []
 
 

@@ -82,7 +82,7 @@ def test_the_first_loss_is_infonce_over_what_the_encoder_encodes(tmp_path: Path,
 
 
 def test_killed_and_started_again_it_ends_with_the_same_weights_to_the_bit(tmp_path: Path, model: Path) -> None:
-    run(tmp_path / "a", model)
+    run(tmp_path / "a", model, projection=True)
     killed = start(tmp_path / "b", model, "5")
     assert killed.wait() == -9
     found = snapshot.find(tmp_path / "b" / "state")
@@ -91,11 +91,12 @@ def test_killed_and_started_again_it_ends_with_the_same_weights_to_the_bit(tmp_p
     (tmp_path / "b" / "state" / "00000006.partial").mkdir()
     with (tmp_path / "b" / "log.csv").open("a") as file:
         file.write("6,0.12")
-    run(tmp_path / "b", model)
+    run(tmp_path / "b", model, projection=True)
     for name in ("weights.safetensors", "optimizer.safetensors", "progress.json"):
         one, other = (tmp_path / which / "state" / "00000009" / name for which in "ab")
         assert one.read_bytes() == other.read_bytes()
-    for name in ("adapter_model.safetensors", "merged/model.safetensors", "magrag.json"):
+    layer = "projection/model.safetensors"
+    for name in ("adapter_model.safetensors", layer, "merged/model.safetensors", "magrag.json"):
         assert (tmp_path / "a" / "best" / name).read_bytes() == (tmp_path / "b" / "best" / name).read_bytes()
     logs = [
         [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in rows(tmp_path / which)] for which in "ab"

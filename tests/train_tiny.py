@@ -65,5 +65,7 @@ if __name__ == "__main__":
 
     init_from_environment()
     without_chance = {"lora": LoraSettings(4), "dropout": False} if "WORLD_SIZE" in os.environ else {}
-    run(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0, **without_chance)
+    kill_after = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    # Every kind of weight that a training can have is to outlive a kill: the layer's, the adapter's, the exponents.
+    run(Path(sys.argv[1]), Path(sys.argv[2]), kill_after, projection=kill_after > 0, **without_chance)
     close()

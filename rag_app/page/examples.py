@@ -9,6 +9,8 @@ from rag_app.demo import QUESTIONS
 
 # Short ones, and such that the demo's retrievers do not all find the same.
 EXAMPLE_IDS = ("q006", "q183", "q030", "q105", "q151", "q220")
+# Question q001's matter in French, for what an encoder that was trained on English makes of another language.
+IN_FRENCH = "Quel ingénieur japonais a servi de charge dans la démonstration du pont cantilever ?"
 
 
 def example_questions(config: Config) -> list[tuple[str, str]]:
@@ -17,4 +19,5 @@ def example_questions(config: Config) -> list[tuple[str, str]]:
         return []
     with QUESTIONS.open(encoding="utf-8") as lines:
         questions = {question["id"]: question for question in map(json.loads, lines)}
-    return [(questions[id]["kind"], questions[id]["question"]) for id in EXAMPLE_IDS]
+    english = [(questions[id]["kind"], questions[id]["question"]) for id in EXAMPLE_IDS]
+    return [*english, ("language", IN_FRENCH)]
