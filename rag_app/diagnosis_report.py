@@ -79,7 +79,7 @@ class DiagnosisReport:
             f"Diagnosis of {self.title}",
             '<a class="skip" href="#main">To the figures</a>'
             f'<header><h1>Diagnosis</h1><p class="lead">{text(self.title)}</p><p class="how">{text(self.how)}</p></header>'
-            '<main id="main"><section aria-labelledby="verdict"><h2 id="verdict">Verdict</h2>'
+            '<main id="main" class="mg-diagnosis"><section aria-labelledby="verdict"><h2 id="verdict">Verdict</h2>'
             f'<p class="mg-words">{text(self.headline)}</p>{items(self.reasons)}</section>'
             f'<section aria-labelledby="readings"><h2 id="readings">Figures</h2>{cards(self.readings)}</section>'
             f"{self.charts}</main>",

@@ -148,7 +148,7 @@ def columns(
         axis_label: Under the chart.
         counted: What the columns count.
     """
-    left, right, top, bottom = 76.0, 624.0, 20.0, 336.0
+    left, right, top, bottom = 96.0, 624.0, 20.0, 336.0
     scale = scale_for([0, max(counts)], tight=False)
     across = scale_for(edges)
     width = (edges[-1] - edges[0]) or 1.0

@@ -16,7 +16,7 @@ from eval.view import RunView
 
 # As many dots as the eye still tells apart; the figures below the charts are of all.
 _DOTS = 1500
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 624, 20, 336
+_LEFT, _RIGHT, _TOP, _BOTTOM = 96, 624, 20, 336
 _WORDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 # Where passages are of much the same length.
 _CLOSE_WORDS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100, 150, 200, 300, 400, 500, 700, 1000)
