@@ -86,6 +86,7 @@ class Row:
         by_seed: Means over questions, in the order of the seeds that the set was evaluated for.
         against_cosine: Against the training by cosine, paired; None for that one itself.
         against_untrained: Against the untrained encoder searched by cosine, paired; None for that one itself.
+        against_dnorm: Of the training by qnorm alone, against the one by dnorm, paired: which side to normalise.
         under: The same measure when searched by other similarities (rankings only).
     """
 
@@ -99,6 +100,7 @@ class Row:
     by_seed: list[float]
     against_cosine: Comparison | None = None
     against_untrained: Comparison | None = None
+    against_dnorm: Comparison | None = None
     under: dict[str, float] = field(default_factory=dict)
 
 
@@ -290,6 +292,7 @@ def _rows(measure: str, groups: Sequence[Group], view_of: ViewOf, values_of: Val
                 against[baseline] = (
                     None if skipped else _difference(baseline, trained, dataset, measure, other, own, seed)
                 )
+            dnorm = values.get(("dnorm", "dnorm"), ({}, []))[0] if trained == "qnorm" else {}
             others = [
                 name for name in ("cosine", "dot") if name != system and measure == RANKING and trained != UNTRAINED
             ]
@@ -305,6 +308,7 @@ def _rows(measure: str, groups: Sequence[Group], view_of: ViewOf, values_of: Val
                     by_seed=by_seed,
                     against_cosine=against[BASELINE],
                     against_untrained=against[UNTRAINED],
+                    against_dnorm=_difference("dnorm", trained, dataset, measure, dnorm, own, seed) if dnorm else None,
                     under={name: fmean(found) for name in others if (found := means(members, name)[1])},
                 )
             )
@@ -322,11 +326,13 @@ def _adjusted(rows: Sequence[Row]) -> list[Row]:
     """The same with p values adjusted over all comparisons with one baseline."""
     cosine = iter(with_holm([row.against_cosine for row in rows if row.against_cosine]))
     untrained = iter(with_holm([row.against_untrained for row in rows if row.against_untrained]))
+    dnorm = iter(with_holm([row.against_dnorm for row in rows if row.against_dnorm]))
     return [
         replace(
             row,
             against_cosine=row.against_cosine and next(cosine),
             against_untrained=row.against_untrained and next(untrained),
+            against_dnorm=row.against_dnorm and next(dnorm),
         )
         for row in rows
     ]

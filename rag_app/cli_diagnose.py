@@ -34,20 +34,41 @@ def diagnose(
     encoder: Annotated[
         str | None, typer.Option("--encoder", help="Name of an encoder; that of the page's first retriever otherwise.")
     ] = None,
+    pilot: Annotated[
+        Path | None,
+        typer.Option(
+            "--pilot",
+            metavar="CONFIG",
+            help="Also train the encoder by qnorm and by dnorm, shortly, and judge both on DATA: configs/pilot-cpu.toml.",
+        ),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for diagnosis.json and diagnosis.html.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for diagnosis.json, diagnosis.html and, in pilot/, the pilot's trainings."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Say what magnitudes are worth: norms, length, relevance, rankings, hubness, and which side to normalise."""
     from rag_app import console
     from rag_app.diagnose_data import diagnose_data
+    from rag_app.pilot_config import load_pilot_config
     from retriever.shards import write_json
 
     settings = load_settings(config, set_, corpus, index)
     name = encoder or settings.page_encoders[0]
     settings.encoder(name)  # a misspelt name should not have to wait for the data
-    report = diagnose_data(settings, data, name, open_pipeline, console.log, own_corpus=bool(corpus or index))
+    report = diagnose_data(
+        settings,
+        data,
+        name,
+        open_pipeline,
+        console.log,
+        own_corpus=bool(corpus or index),
+        pilot=load_pilot_config(pilot) if pilot else None,
+        pilot_folder=out / "pilot" if out else None,
+    )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "diagnosis.json", report.to_json())

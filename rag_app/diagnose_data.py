@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 from eval.data.datasets import Question, subset
 from rag_app.config import Config
@@ -11,7 +12,10 @@ from rag_app.diagnose import configured_questions, diagnose_encoder
 from rag_app.diagnose_pairs import diagnose_pairs
 from rag_app.diagnose_queries import diagnose_queries
 from rag_app.diagnosis_report import DiagnosisReport, index_report, pairs_report
+from rag_app.errors import ConfigError
 from rag_app.experiment import Experiment, open_experiment
+from rag_app.pilot import judged_questions, run_pilot
+from rag_app.pilot_config import PilotConfig
 from rag_app.pipeline import Pipeline
 
 Log = Callable[[str], None]
@@ -25,6 +29,8 @@ def diagnose_data(
     log: Log,
     *,
     own_corpus: bool,
+    pilot: PilotConfig | None = None,
+    pilot_folder: Path | None = None,
 ) -> DiagnosisReport:
     """Diagnose the index over a data set's corpus, or a set of sentence pairs.
 
@@ -35,9 +41,11 @@ def diagnose_data(
         opened: Makes a pipeline for a configuration.
         log: Told, in a line, what should be known of the data.
         own_corpus: The configuration's corpus or index wins over the data set's own.
+        pilot: Trainings that say which side to normalise; None trains nothing.
+        pilot_folder: Where they are kept; None keeps them in the data folder.
 
     Raises:
-        ConfigError: No such encoder, or an empty corpus.
+        ConfigError: No such encoder, an empty corpus, or a pilot of data without marked passages.
         EvalError: The data cannot be read.
         RetrieverError: Corpus, index or encoder cannot be used.
     """
@@ -49,6 +57,10 @@ def diagnose_data(
         place = config.corpus, config.index.path
     else:
         whole = open_experiment(config, [data], log, own_corpus=own_corpus)
+        if whole.pairs and pilot is not None:
+            raise ConfigError(
+                f"{data} holds sentence pairs, whose sides are alike: they take cosine, and a pilot has nothing to tell"
+            )
         if whole.pairs:
             [pairs] = open_experiment(given, [data], log).pairs
             with opened(config) as pipeline:
@@ -56,13 +68,29 @@ def diagnose_data(
         place = whole.corpora[whole.datasets[0].name]
     over = [own for own in whole.datasets if whole.corpora[own.name] == place]
     questions: list[Question] = [question for own in over for question in own.questions]
+    known = questions
     if settings.n and len(questions) > settings.n:
         log(f"{settings.n:,} of {len(questions):,} questions are asked, drawn with seed {settings.seed}")
         questions = subset(questions, settings.n, settings.seed)
+    if pilot is not None:
+        judged_questions(questions)  # before anything takes time
     with opened(config.over(*place)) as pipeline:
         diagnosed = diagnose_encoder(pipeline, encoder, asked=whole if data is not None else None)
         asked = None
         if questions:
             names = ", ".join(own.name for own in over)
             asked = diagnose_queries(pipeline, encoder, names, questions, seed=settings.seed)
-    return index_report(diagnosed, asked)
+        tried = None
+        if pilot is not None:
+            tried = run_pilot(
+                pilot,
+                config,
+                encoder,
+                questions,
+                known,
+                pipeline.index(encoder),
+                pilot_folder,
+                log=log,
+                progress=pipeline.progress,
+            )
+    return index_report(diagnosed, asked, tried)

@@ -19,6 +19,8 @@ from rag_app.diagnose_pairs import PairsDiagnosed
 from rag_app.diagnose_queries import Asked
 from rag_app.diagnosis_figures import cards, count_chart, interval_table, norm_charts
 from rag_app.diagnosis_words import Reading, readings, reasons
+from rag_app.pilot import TRAINED, Pilot
+from rag_app.pilot_words import pilot_headline, pilot_reading, pilot_reason
 from rag_app.query_words import (
     headline,
     pair_readings,
@@ -86,8 +88,8 @@ class DiagnosisReport:
         )
 
 
-def index_report(found: Diagnosed, asked: Asked | None) -> DiagnosisReport:
-    """Of an index, with the questions asked of it where there are any."""
+def index_report(found: Diagnosed, asked: Asked | None, pilot: Pilot | None = None) -> DiagnosisReport:
+    """Of an index, with the questions asked of it where there are any, and with a pilot's trainings."""
     own = readings(found)
     why = reasons(found)
     charts = _section("Passages", "passages", f'<div class="grid">{norm_charts(found.figures)}</div>')
@@ -98,12 +100,18 @@ def index_report(found: Diagnosed, asked: Asked | None) -> DiagnosisReport:
         charts += _questions(asked)
     else:
         why.append("Without questions, rankings, hubness and the side to normalise were not looked at.")
+    head = headline(found, asked)
+    if pilot is not None:
+        own.insert(-1, pilot_reading(pilot))
+        why.insert(0, pilot_reason(pilot))
+        head = f"{pilot_headline(pilot)} As it comes: {head}"
+        charts += _pilot(pilot)
     return DiagnosisReport(
         title=f"{found.encoder} over {found.corpus}",
         how=f"{found.figures.n:,} passages"
         + (f" · {asked.queries.n:,} questions of {asked.dataset}" if asked else "")
         + f" · {found.model}",
-        headline=headline(found, asked),
+        headline=head,
         reasons=why,
         readings=own,
         charts=charts,
@@ -116,6 +124,7 @@ def index_report(found: Diagnosed, asked: Asked | None) -> DiagnosisReport:
                 "datasets": found.datasets,
                 "passages": asdict(found.figures),
                 **({} if asked is None else {"questions": asdict(asked)}),
+                **({} if pilot is None else {"pilot": {"side": pilot.side, **asdict(pilot)}}),
             }
         ),
     )
@@ -210,6 +219,39 @@ def _fisher(found: FisherDiagnostic) -> str:
         [("difference", found.difference, found.interval, words)],
         zero=True,
     )
+
+
+def _pilot(pilot: Pilot) -> str:
+    rows = [pilot.row("untrained", "cosine"), pilot.row("untrained", "dot"), *map(pilot.row, TRAINED)]
+    lines: list[tuple[str, ...]] = []
+    for row in rows:
+        norms = pilot.norms(row.trained_for)
+        lines.append(
+            (
+                row.trained_for,
+                row.searched_by,
+                _bracketed(row.value, row.interval),
+                ", ".join(f"{value:.4f}" for value in row.by_seed),
+                f"{100 * norms.cv:.1f} %",
+                f"{norms.length:+.2f}",
+            )
+        )
+    trained = table_html(
+        Table(
+            f"nDCG@10 of {pilot.difference.n:,} questions over {pilot.passages:,} of {pilot.of:,} passages, after {pilot.steps:,} "
+            "updates",
+            ("trained for", "searched by", "nDCG@10, mean over seeds", "by seed", "spread of norms", "norm and length"),
+            lines,
+            names=2,
+        )
+    )
+    own = pilot.difference
+    difference = interval_table(
+        "qnorm − dnorm in nDCG@10, paired by question: above 0 qnorm ranks better",
+        [("difference", own.difference, own.interval, _bracketed(own.difference, own.interval, "+"))],
+        zero=True,
+    )
+    return _section("Pilot", "pilot", f'<div class="stack">{difference}{trained}</div>')
 
 
 def _section(title: str, anchor: str, content: str) -> str:

@@ -16,8 +16,10 @@ ALIKE = 0.95
 """Where more of the best passages than this are the same, which of two rankings is taken hardly matters."""
 
 DEFAULT_SIDE = (
-    "a short training of both, compared on a development set of another domain, decides; without one, qnorm or dot for encoders "
-    "that were trained contrastively before, dnorm for those that come from a language model"
+    "qnorm or dot for encoders that were trained contrastively before, dnorm for those that come from a language model"
+)
+_DECIDES = (
+    f"a short training of both, compared on questions of another domain (--pilot), decides; without one, {DEFAULT_SIDE}"
 )
 
 
@@ -96,15 +98,17 @@ def fisher_reading(found: FisherDiagnostic) -> Reading:
     """Which side to normalise, or why the diagnostic abstains."""
     title = "Side to normalise before fine-tuning (Fisher-type, our definition)"
     if found.qnorm is None or found.dnorm is None:
-        return Reading(title, "abstains", "", f"Not computed: {found.reason}. Then {DEFAULT_SIDE}.")
+        return Reading(title, "abstains", "", f"Not computed: {found.reason}. Then {_DECIDES}.")
     interval = found.interval
     detail = f"ln κ(qnorm)/κ(dnorm) {found.difference:+.2f}, " if math.isfinite(found.difference) else ""
     detail += f"95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}, " if interval else ""
     detail += f"{found.n:,} questions × {found.candidates} passages"
     if found.verdict:
-        meaning = f"Points to {found.verdict}: {found.reason}. It is a guess about a training that has not begun; {DEFAULT_SIDE}."
+        meaning = (
+            f"Points to {found.verdict}: {found.reason}. It is a guess about a training that has not begun; {_DECIDES}."
+        )
     else:
-        meaning = f"Abstains, since {found.reason}. Then {DEFAULT_SIDE}."
+        meaning = f"Abstains, since {found.reason}. Then {_DECIDES}."
     kappas = f" κ is {found.qnorm.kappa:.1f} for qnorm and {found.dnorm.kappa:.1f} for dnorm."
     return Reading(title, found.verdict or "abstains", detail, meaning + kappas)
 

@@ -39,7 +39,7 @@ def sweep(
     *,
     similarities: Sequence[str],
     seeds: Sequence[int],
-    experiment: Config | None,
+    experiment: Config | Plan | None,
     in_domain: Sequence[str] = (),
     log: Log,
     progress: StepProgress,
@@ -52,7 +52,7 @@ def sweep(
         out: Folder of the sweep, new or to go on with.
         similarities: Names, each once; "learnable" starts from the configuration's gammas.
         seeds: Of every training.
-        experiment: With [eval] and [sweep]; None compares development scores alone.
+        experiment: With [eval] and [sweep], or what is asked as it was read; None compares development scores alone.
         in_domain: In place of the experiment's.
         log: Told, in a line, of what is done.
         progress: Told of (what, done, total).
@@ -70,7 +70,7 @@ def sweep(
 
     _check(similarities, seeds)
     # What an experiment lacks should not be found after hours of training.
-    plan = None if experiment is None else Plan.of(experiment, in_domain, log)
+    plan = experiment if experiment is None or isinstance(experiment, Plan) else Plan.of(experiment, in_domain, log)
     asked = [] if plan is None else plan.questions
     wanted = [one_training(config, similarity, seed) for seed in seeds for similarity in similarities]
     if plan is not None:

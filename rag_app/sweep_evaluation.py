@@ -117,7 +117,7 @@ class Plan:
         if config.sweep.read:
             reading = open_experiment(_asking(config, read=True), [], log)
             reader_folder(config, log)
-        corpora = {name: _corpus_mark(config, corpus) for name, corpus in ranking.corpora.items()}
+        corpora = {name: corpus_mark(config, corpus) for name, corpus in ranking.corpora.items()}
         whole = open_experiment(_asking(config, read=False, n=0), [], _silent) if config.eval.n else ranking
         return cls(config, ranking, reading, inside, corpora, whole, marked_passages(whole, corpora))
 
@@ -282,7 +282,8 @@ def _encoder_name(config: Config, one: Candidate) -> str:
 # --- what is there already -------------------------------------------------------------------------------------------
 
 
-def _corpus_mark(config: Config, corpus: tuple[str, str]) -> str:
+def corpus_mark(config: Config, corpus: tuple[str, str]) -> str:
+    """What stands for the passages of a corpus, or of an index."""
     return Index(corpus[1]).fingerprint if corpus[1] else open_corpus(config.over(*corpus), None).fingerprint()
 
 

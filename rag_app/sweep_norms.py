@@ -43,7 +43,7 @@ def marked_passages(whole: Experiment, corpora: Mapping[str, str]) -> dict[str, 
     """By data set, from all questions of all of them."""
     anyone: dict[str, set[str]] = {}
     for own in whole.datasets:
-        anyone.setdefault(corpora[own.name], set()).update(*(_ids(question) for question in own.questions))
+        anyone.setdefault(corpora[own.name], set()).update(*(marked_ids(question) for question in own.questions))
     return {
         own.name: Marked(
             frozenset(id for question in own.questions for id, grade in question.relevance.items() if grade > 0),
@@ -53,7 +53,7 @@ def marked_passages(whole: Experiment, corpora: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _ids(question: Question) -> set[str]:
+def marked_ids(question: Question) -> set[str]:
     """Passages that a question marks in any way but as irrelevant."""
     return {*(id for id, grade in question.qrels.items() if grade > 0), *question.supporting_ids, *question.gold_ids}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -238,6 +238,9 @@ class TrainConfig(Table):
         return user_cache_path("magrag")
 
 
+Training = TypeVar("Training", bound=TrainConfig)
+
+
 def load_train_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
     """Read a training's configuration.
 
@@ -248,11 +251,16 @@ def load_train_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainC
     Raises:
         ConfigError: What cannot be used, where it came from and what would do.
     """
-    layers = Layers(TrainConfig, TrainConfig().model_dump(exclude_none=True))
+    return load_as(TrainConfig, path, overrides)
+
+
+def load_as(kind: type[Training], path: str | Path, overrides: Sequence[str] = ()) -> Training:
+    """The same for a tree that has more to say than how to train."""
+    layers = Layers(kind, kind().model_dump(exclude_none=True))
     layers.add_file(Path(path).expanduser())
     for override in overrides:
         layers.add_override(override)
-    config = validated(TrainConfig, layers)
+    config = validated(kind, layers)
     if not config.data.pairs and not config.data.hub:
         raise ConfigError(f"{path} names nothing to train on: set data.pairs to a file, or data.hub")
     return config

@@ -137,6 +137,26 @@ def test_sets_are_counted_by_where_the_interval_lies(
     assert Tally("qnorm", "qnorm", "nDCG@10", "all data sets", UNTRAINED, 0, 0, 1) in turned.tallies
 
 
+def test_one_sided_trainings_are_held_against_each_other(
+    right: dict[tuple[str, int], np.ndarray], tmp_path: Path
+) -> None:
+    values = {("qnorm", 0): right["qnorm", 0], ("qnorm", 1): right["qnorm", 1]}
+    values |= {("dnorm", 0): right["cosine", 0], ("dnorm", 1): right["cosine", 1]}
+    untrained = evaluated(tmp_path, UNTRAINED, 0, right[UNTRAINED, 0])
+    found = compare_trainings(
+        [evaluated(tmp_path, *key, own) for key, own in values.items()], untrained, in_domain=[], facts=[], made={}
+    )
+    [own] = [row.against_dnorm for row in found.rows if row.measure == "exact match" and row.against_dnorm]
+    mean = {
+        name: np.mean([own for (key, _), own in values.items() if key == name], axis=0) for name in ("qnorm", "dnorm")
+    }
+    change = mean["qnorm"] - mean["dnorm"]
+    assert own.system == "qnorm" and own.difference == pytest.approx(change.mean()) and own.p_holm == own.p
+    low, high = stats.bootstrap((change,), np.mean, method="percentile", rng=5).confidence_interval
+    np.testing.assert_allclose(own.interval, (low, high), atol=0.02)
+    assert "which side to normalise" in sweep_text(found)
+
+
 def test_a_set_asked_for_one_seed_is_compared_on_that_one(
     right: dict[tuple[str, int], np.ndarray], tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def _render(sweep: Sweep, render: Callable[[Table], str], heading: Callable[[str
         found += [
             _overview(title, RANKING, sweep.rows, datasets),
             *(_rankings(sweep, dataset) for dataset in datasets),
+            _one_sided(title, [row for row in sweep.rows if row.dataset in datasets]),
             _answers(title, [row for row in sweep.rows if row.measure == READING and row.dataset in datasets]),
         ]
     found.append(_pairs(sweep))
@@ -185,6 +186,23 @@ def _rankings(sweep: Sweep, dataset: str) -> Table | None:
         "length",
     )
     return Table(f"{dataset} ({rows[0].n:,} questions)", header, lines)
+
+
+def _one_sided(title: str, rows: Sequence[Row]) -> Table | None:
+    """Which side to normalise."""
+    lines: list[tuple[str, ...]] = [
+        (
+            row.dataset,
+            row.measure,
+            _difference(row.against_dnorm),
+            _p(row.against_dnorm),
+            _SIDES[side(row.against_dnorm)],
+        )
+        for row in rows
+        if row.against_dnorm is not None
+    ]
+    header = ("data set", "measure", "qnorm - dnorm", "p", "interval")
+    return Table(f"{title}: which side to normalise", header, lines, names=2) if lines else None
 
 
 def _answers(title: str, rows: Sequence[Row]) -> Table | None:
