@@ -20,7 +20,8 @@ from sentence_transformers import SentenceTransformer
 from rag_app.config import load_config
 from rag_app.weights import resolve
 from retriever.corpora import read_corpus
-from retriever.encoder import load_encoder, spec_from_preset
+from retriever.encoder import spec_from_preset
+from retriever.loading import load_encoder
 
 
 def main() -> None:

@@ -13,8 +13,6 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import itertools
-import logging
-import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
@@ -29,6 +27,7 @@ from generator.fingerprint import hash_weights, name_model
 from generator.guard import Guard
 from generator.render import Renderer
 from generator.settings import DType, GeneratorSettings, check_folder
+from generator.vllm_environment import person_wants_batch_invariance, prepare_environment, variables
 
 STREAM_PRIORITY, BATCH_PRIORITY = 0, 1
 # Requests of one batch that wait in the engine at once; more would only cost memory.
@@ -36,14 +35,9 @@ IN_FLIGHT = 512
 # Longest silence of the engine while it has work (seconds) before it counts as hung.
 STALL_S = 600.0
 CLOSE_S = 30.0
-# So many cores or fewer all compute.
-FEW_CORES = 4
 WATCH_S = 0.5
 # bfloat16 is slower on processors without its arithmetic, and makes an answer depend on its batch.
 CPU_DTYPE: DType = "float32"
-BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
-# Variables that an engine of this process set, and not the person.
-_SET_HERE: set[str] = set()
 NOT_INSTALLED = (
     'vLLM is not installed: `pip install "magrag[cpu]"` or `"magrag[gpu]"` on Linux, or set '
     'generator.backend = "transformers"'
@@ -122,8 +116,7 @@ class VllmGenerator:
             dtype=dtype,
             context=settings.context_length,
             eager=settings.enforce_eager,
-            batch_invariant=settings.batch_invariant
-            or (BATCH_INVARIANT not in _SET_HERE and os.environ.get(BATCH_INVARIANT) == "1"),
+            batch_invariant=settings.batch_invariant or person_wants_batch_invariance(),
         )
 
     @property
@@ -304,7 +297,7 @@ def _device(package: str) -> str:
 
 
 async def _start(settings: GeneratorSettings, folder: Path) -> Any:
-    _prepare_environment(settings)
+    prepare_environment(settings)
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -328,7 +321,7 @@ async def _start(settings: GeneratorSettings, folder: Path) -> Any:
         use_tqdm_on_load=False,
         **memory,
     )
-    with _environment(TORCH_CPP_LOG_LEVEL="ERROR", PYTHONWARNINGS="ignore"):
+    with variables(TORCH_CPP_LOG_LEVEL="ERROR", PYTHONWARNINGS="ignore"):
         return AsyncLLM.from_engine_args(arguments)
 
 
@@ -349,37 +342,6 @@ def check_room(share: float, free: int, total: int) -> None:
             f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB are free: lower it to {int(95 * free / total) / 100:g}, or "
             "free the GPU"
         )
-
-
-def _prepare_environment(settings: GeneratorSettings) -> None:
-    """Set what vLLM reads from the environment, here and in its processes; what a person has set stays."""
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    # A fork of a process with threads (torch's, a web page's) can deadlock.
-    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
-    # vLLM on a CPU leaves a core to its scheduler, which is half of a machine with two and hardly used.
-    if (os.cpu_count() or 1) <= FEW_CORES:
-        os.environ.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
-    if settings.batch_invariant and BATCH_INVARIANT not in os.environ:
-        os.environ[BATCH_INVARIANT] = "1"
-        _SET_HERE.add(BATCH_INVARIANT)
-    elif not settings.batch_invariant and BATCH_INVARIANT in _SET_HERE:  # an engine before this one
-        os.environ.pop(BATCH_INVARIANT, None)
-        _SET_HERE.discard(BATCH_INVARIANT)
-    # vLLM speaks before it has read that level, and not at all of it when it was imported earlier.
-    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
-
-
-@contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    """Set variables for child processes that start within, unless they are set already."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 def _stop(engine: Any, loop: BackgroundLoop, guard: Guard) -> None:

@@ -26,11 +26,12 @@ from retriever.build import build_index
 from retriever.chunking import Chunking
 from retriever.corpora import Corpus, read_corpus
 from retriever.dense import DenseRetriever
-from retriever.encoder import Encoder, EncoderSpec, load_encoder, spec_from_preset
+from retriever.encoder import Encoder, EncoderSpec, spec_from_preset
 from retriever.fusion import HybridRetriever
 from retriever.index import MANIFEST, Index
 from retriever.iterative import IterativeRetriever
 from retriever.lexical import BM25Retriever, BM25Settings
+from retriever.loading import load_encoder
 from retriever.rerank import Reranker, RerankRetriever, load_reranker
 from retriever.runfile import RunFileRetriever
 from retriever.search.base import Searcher

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from retriever.base import Hit, IndexedRetriever, Retrieved
-from retriever.encoder import torch_device
 from retriever.errors import RetrieverError
 from retriever.fusion import add_seconds
+from retriever.loading import torch_device
 from retriever.search.base import clip_k
 
 if TYPE_CHECKING:

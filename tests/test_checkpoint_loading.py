@@ -15,8 +15,9 @@ from rag_app.errors import ConfigError
 from rag_app.stores import Stores, load_configured_encoder
 from rag_app.train import train
 from rag_app.weights import model_hash
-from retriever.encoder import EncoderSpec, load_encoder
+from retriever.encoder import EncoderSpec
 from retriever.errors import RetrieverError
+from retriever.loading import load_encoder
 from retriever.passages import Passage
 from retriever.similarity import QNORM
 from retriever.training.checkpoint import CheckpointManifest, read_manifest

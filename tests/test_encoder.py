@@ -12,8 +12,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from rag_app.demo import PASSAGES
-from retriever.encoder import Encoder, EncoderSpec, load_encoder, spec_from_preset
+from retriever.encoder import Encoder, EncoderSpec, spec_from_preset
 from retriever.errors import RetrieverError
+from retriever.loading import load_encoder
 from retriever.passages import Passage
 
 pytestmark = pytest.mark.model

@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import RobertaConfig, RobertaModel
 
-from retriever.encoder import EncoderSpec, load_encoder
+from retriever.encoder import EncoderSpec
+from retriever.loading import load_encoder
 from retriever.passages import Passage
 from tests.tiny_encoder import write_tiny_model
 

@@ -17,8 +17,9 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
-from retriever.encoder import EncoderSpec, load_encoder
+from retriever.encoder import EncoderSpec
 from retriever.errors import RetrieverError
+from retriever.loading import load_encoder
 from retriever.passages import Passage
 from retriever.similarity import COSINE, DNORM, DOT, QNORM, Similarity
 from retriever.training.checkpoint import manifest_of, read_manifest, restore_checkpoint, save_checkpoint, save_merged

@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
-from retriever.encoder import Encoder, EncoderSpec, load_encoder
+from retriever.encoder import Encoder, EncoderSpec
 from retriever.errors import RetrieverError
+from retriever.loading import load_encoder
 from retriever.similarity import QNORM
 from retriever.training.projection import add_projection, without_projection
 from retriever.training.settings import LoraSettings

@@ -13,7 +13,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from retriever.encoder import Encoder, EncoderSpec, load_encoder
+from retriever.encoder import Encoder, EncoderSpec
+from retriever.loading import load_encoder
 from retriever.passages import Passage
 from retriever.training.pairs import TrainingPair
 

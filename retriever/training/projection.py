@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retriever.encoder import PROJECTION
+from retriever.loading import PROJECTION
 
 if TYPE_CHECKING:
     from retriever.encoder import Encoder
