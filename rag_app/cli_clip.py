@@ -1,0 +1,39 @@
+"""The command that trains two towers on pictures and captions."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rag_app.cli_options import JsonOption, SetOption
+
+
+def train_clip(
+    config: Annotated[Path, typer.Argument(help="A configuration, such as configs/clip-shapes.toml.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder: a new one, or one to go on with; runs/NAME otherwise."),
+    ] = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Train CLIP's two towers by loss direction and similarity, and compare; the same command again goes on."""
+    from rag_app import console
+    from rag_app.clip import REPORT, run_clip
+    from rag_app.clip_config import load_clip_config
+    from rag_app.clip_report import clip_text
+
+    settings = load_clip_config(config, set_ or [])
+    folder = out or Path("runs") / config.stem
+    with console.progress_bar() as progress:
+        command = f"magrag {shlex.join(sys.argv[1:])}"
+        result = run_clip(settings, folder, log=console.log, progress=progress, command=command)
+    if json:
+        console.print_json(result)
+        return
+    console.out.print(clip_text(result), highlight=False, markup=False, soft_wrap=True)
+    console.log(f"report: {folder / REPORT}")

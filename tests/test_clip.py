@@ -1,0 +1,205 @@
+"""Two towers: the losses against transformers and torch, the generated pictures against their pixels, and a training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from eval.data import shapes
+from rag_app.clip import run_clip
+from rag_app.clip_config import ClipConfig, load_clip_config
+from rag_app.clip_data import make_towers, open_pictures
+from rag_app.clip_measures import measure, own_ranking
+from rag_app.errors import ConfigError
+from retriever.errors import RetrieverError
+from retriever.similarity import COSINE, DNORM, DOT, QNORM, Similarity, similarity_from_name
+from retriever.training.two_towers import Pair, PairLoss, described, no_negatives
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+TINY = ["data.train=60", "data.test=20", "training.steps=2", "training.batch_size=16", "grid.seeds=[0]"]
+
+
+def tiny(*overrides: str) -> ClipConfig:
+    return load_clip_config(CONFIGS / "clip-shapes.toml", [*TINY, *overrides])
+
+
+def silent(*_: object) -> None:
+    pass
+
+
+# --- the loss --------------------------------------------------------------------------------------------------------
+
+
+def test_cosine_in_both_directions_is_clips_own_loss_and_gradient() -> None:
+    """Against transformers' CLIPModel(..., return_loss=True), which tokens with a mask go through."""
+    towers = make_towers(tiny(), 3)
+    captions = ["a red circle", "a small blue square above a white cross", "there is a shape"]
+    pixels = np.random.default_rng(0).normal(size=(3, 3, 24, 24)).astype(np.float32)
+    model = towers.model.eval()
+    tokens = towers.tokenizer(captions, padding=True, return_tensors="pt")
+    inputs = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
+    theirs = model(**inputs, pixel_values=torch.from_numpy(pixels), return_loss=True).loss
+    ours = PairLoss(COSINE, "both", float(model.logit_scale.exp()))(towers.texts(captions), towers.images(pixels))
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for own, other in zip(torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters), strict=True):
+        torch.testing.assert_close(own, other, atol=1e-6, rtol=1e-4)
+
+
+def unit(vectors: Tensor, yes: bool) -> Tensor:
+    return vectors / vectors.norm(dim=1, keepdim=True) if yes else vectors
+
+
+@pytest.mark.parametrize("similarity", [COSINE, QNORM, DNORM, DOT], ids=lambda own: own.name)
+def test_each_direction_is_the_cross_entropy_of_the_side_that_asks(similarity: Similarity) -> None:
+    generator = torch.Generator().manual_seed(1)
+    texts, images = torch.randn(5, 4, generator=generator), torch.randn(5, 4, generator=generator) * 3
+    targets = torch.arange(5)
+    query, candidate = similarity.gamma_q == 1, similarity.gamma_d == 1
+    text_asks = 2.0 * unit(texts, query) @ unit(images, candidate).T
+    image_asks = 2.0 * unit(images, query) @ unit(texts, candidate).T
+    wanted = {
+        "text_to_image": functional.cross_entropy(text_asks, targets),
+        "image_to_text": functional.cross_entropy(image_asks, targets),
+        "both": (functional.cross_entropy(text_asks, targets) + functional.cross_entropy(text_asks.T, targets)) / 2,
+    }
+    for direction, value in wanted.items():
+        ours = PairLoss(similarity, direction, 2.0)(texts, images)  # type: ignore[arg-type]
+        torch.testing.assert_close(ours, value, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("direction", ["both", "text_to_image", "image_to_text"])
+def test_what_is_right_for_a_caption_too_is_no_negative(direction: Any) -> None:
+    """Pairs 0 and 1 share a caption, 1 and 2 a picture; and "c" is known to describe picture 7 elsewhere."""
+    batch = [Pair("a", 7), Pair("a", 8), Pair("b", 8), Pair("c", 9)]
+    excluded = no_negatives(batch, described([*batch, Pair("c", 7)]))
+    # Caption "a" describes 7 and 8, so all of columns 0 to 2; "b" describes 8; "c" 9 and 7.
+    wanted = [[0, 1, 1, 0], [1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]]
+    assert excluded.astype(int).tolist() == wanted
+    generator = torch.Generator().manual_seed(2)
+    texts, images = torch.randn(4, 6, generator=generator), torch.randn(4, 6, generator=generator)
+    scores = (texts @ images.T).masked_fill(torch.from_numpy(excluded), -torch.inf)
+    ways = {"text_to_image": [scores], "image_to_text": [scores.T], "both": [scores, scores.T]}[direction]
+    value = sum(functional.cross_entropy(way, torch.arange(4)) for way in ways) / len(ways)
+    ours = PairLoss(DOT, direction, 1.0)(texts, images, torch.from_numpy(excluded))
+    torch.testing.assert_close(ours, value, atol=1e-6, rtol=1e-6)
+
+
+def test_learnable_exponents_are_refused() -> None:
+    with pytest.raises(RetrieverError, match="two towers take cosine, dot, qnorm or dnorm"):
+        PairLoss(similarity_from_name("learnable"), "both", 1.0)
+
+
+# --- the generated pictures ------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_caption_is_true_of_its_picture_in_colours_places_and_numbers(seed: int, number: int) -> None:
+    """Read from the pixels: where colours lie, and how much of them there is."""
+    scene = shapes.make_scene(seed, number)
+    picture = shapes.draw(scene, seed, number, size=48, noise=0.0)
+    colours = [one.colour for one in scene]
+    centres = {}
+    for one in scene:
+        ys, xs = np.nonzero((picture == shapes.COLOURS[one.colour]).all(axis=2))
+        assert len(ys), f"no {one.colour} in the picture"
+        if colours.count(one.colour) == 1:
+            centres[one.colour] = (ys.mean(), xs.mean())
+    for caption in shapes.describe(scene, seed, number, 4):
+        assert shapes.true_of(caption, scene)
+        assert 1 <= shapes.shapes_said(caption) <= min(len(scene), shapes.MOST_SAID)
+        words = caption.split()
+        assert set(words) <= set(shapes.WORDS)
+        said = [word for word in words if word in shapes.COLOURS]
+        assert all(said.count(word) <= colours.count(word) for word in said)
+        if len(said) == 2 and all(word in centres for word in said) and shapes.shapes_said(caption) == 2:
+            (y1, x1), (y2, x2) = (centres[word] for word in said)
+            assert "above" not in words or y1 < y2
+            assert "below" not in words or y1 > y2
+            assert "left" not in words or x1 < x2
+            assert "right" not in words or x1 > x2
+
+
+def test_a_caption_is_false_where_something_it_says_is_not_so() -> None:
+    red = shapes.Shape("circle", "red", "small", 0, 0)
+    blue = shapes.Shape("square", "blue", "large", 2, 1)
+    for caption in ("a red circle", "there is a small shape above a blue square", "a circle and a large shape on grey"):
+        assert shapes.true_of(caption, (red, blue))
+    for caption in ("a blue circle", "a red circle below a square", "a circle and a circle", "a small square"):
+        assert not shapes.true_of(caption, (red, blue))
+
+
+def test_pictures_are_the_same_again_and_no_part_has_a_scene_of_another() -> None:
+    parts = {part: [scene for _, scene in shapes.scenes_of(part, 5, 40)] for part in ("train", "dev", "test")}
+    drawn = [frozenset(scene) for scenes in parts.values() for scene in scenes]
+    assert len(set(drawn)) == len(drawn) == 120
+    first, again = (open_pictures(tiny())[0] for _ in range(2))
+    assert first.pairs == again.pairs
+    np.testing.assert_array_equal(first.pixels(range(9)), again.pixels(range(9)))
+    assert open_pictures(tiny("data.seed=1"))[0].pairs != first.pairs
+    pixels = first.pixels(range(first.n))
+    assert pixels.shape == (60, 3, 24, 24) and pixels.min() >= -1 and pixels.max() <= 1
+
+
+# --- measures --------------------------------------------------------------------------------------------------------
+
+
+def test_recall_and_norms_by_hand() -> None:
+    """Caption "b" lies between both pictures, and the second picture is long: by dot it takes b, and so do captions."""
+    texts = np.array([[2.0, 0.0], [1.0, 0.9], [0.0, 1.0]], dtype=np.float32)
+    images = np.array([[1.0, 0.0], [0.0, 3.0]], dtype=np.float32)
+    paired = np.array([[True, False], [True, False], [False, True]])
+    found = measure(texts, images, ["a", "b b", "c c c"], paired, paired)
+    assert found["hits"]["text_to_image"] == {"cosine": [1, 1, 1], "dot": [1, 0, 1]}
+    assert found["hits"]["image_to_text"] == {"cosine": [1, 1], "dot": [1, 1]}
+    assert found["norms"]["image"]["cv"] == pytest.approx(0.5)  # 1 and 3: deviation 1, mean 2
+    assert found["norms"]["image"]["size"] is None  # nobody says what is on them
+    assert found["norms"]["text"]["size"] == pytest.approx(
+        np.corrcoef([2, np.hypot(1, 0.9), 1], np.log([1, 2, 3]))[0, 1], abs=1e-6
+    )
+    assert (
+        own_ranking("text_to_image", "qnorm", "text_to_image"),
+        own_ranking("image_to_text", "qnorm", "text_to_image"),
+    ) == (
+        "dot",
+        "cosine",
+    )
+
+
+# --- the command's function ------------------------------------------------------------------------------------------
+
+
+def test_a_training_learns_and_a_second_start_keeps_it(tmp_path: Path) -> None:
+    """One-shape pictures, so few that chance is 1 in 20: after 150 steps most are found."""
+    chosen = ['grid.directions=["both"]', 'grid.similarities=["cosine"]', "training.steps=150", "data.train=200"]
+    config = tiny(*chosen, "training.batch_size=64")
+    result = run_clip(config, tmp_path, log=silent, progress=silent, command="magrag train-clip")
+    recall = result["rows"][0]["recall"]
+    assert recall["text_to_image"]["cosine"]["value"] > 0.2 and recall["image_to_text"]["cosine"]["value"] > 0.2
+    assert recall["text_to_image"]["n"] > recall["image_to_text"]["n"] == 20
+    assert "| both | cosine | unit | unit |" in (tmp_path / "clip.md").read_text("utf-8")
+
+    path = tmp_path / "train/both-cosine-0/training.json"
+    before = path.stat().st_mtime_ns
+    wider = config.model_copy(update={"grid": config.grid.model_copy(update={"similarities": ("cosine", "dot")})})
+    wider = wider.model_copy(update={"training": wider.training.model_copy(update={"eval_batch_size": 7})})
+    (tmp_path / "train/both-dot-0").mkdir()  # as a training leaves it that was stopped
+    (tmp_path / "train/both-dot-0/training.json.tmp").write_text("{")
+    longer = wider.training.model_copy(update={"steps": 1})
+    with pytest.raises(ConfigError, match="holds a training by other settings; choose another --out"):
+        run_clip(wider.model_copy(update={"training": longer}), tmp_path, log=silent, progress=silent)
+    path_dot = tmp_path / "train/both-dot-0/training.json"
+    path_dot.write_text(path.read_text("utf-8").replace(json.loads(path.read_text("utf-8"))["fingerprint"], "other"))
+    with pytest.raises(ConfigError, match="both-dot-0 holds a training by other settings"):
+        run_clip(wider, tmp_path, log=silent, progress=silent)
+    assert path.stat().st_mtime_ns == before
