@@ -23,7 +23,7 @@ from eval.environment import describe_environment
 from eval.paired import Comparison, compare_values, with_holm
 from eval.significance import bootstrap_interval
 from generator.quiet import quiet_transformers
-from rag_app.clip_config import ClipConfig
+from rag_app.clip_config import ClipConfig, Direction
 from rag_app.clip_data import make_towers, open_pictures
 from rag_app.clip_measures import I2T, RANKINGS, T2I, kept_sides, measure, once, own_ranking, truth
 from rag_app.clip_report import clip_markdown
@@ -34,7 +34,7 @@ from retriever.shards import write_atomically, write_json
 
 TRAININGS, TRAINING, MODEL = "train", "training.json", "model"
 RESULT, REPORT = "clip.json", "clip.md"
-BASELINE = ("both", "cosine")
+BASELINE: tuple[Direction, str] = ("both", "cosine")
 """What the others are compared with: CLIP's own loss."""
 
 Log = Callable[[str], None]
@@ -60,7 +60,7 @@ def run_clip(config: ClipConfig, out: Path, *, log: Log, progress: StepProgress,
     """
     grid, work = config.grid, _Work(config)
     cells = list(product(grid.seeds, grid.directions, grid.similarities))
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[Direction, str], list[dict[str, Any]]] = {}
     for seed, direction, similarity in stages("training", cells, lambda own: f"{own[1]}, {own[2]}, seed {own[0]}", log):
         folder = out / TRAININGS / f"{direction}-{similarity}-{seed}"
         result = _kept(folder, config, direction, similarity, seed)
@@ -84,12 +84,15 @@ class _Work:
     def _parts(self) -> Any:
         train, test = open_pictures(self.config)
         captions, paired = once(test)
-        return train, test, captions, paired, truth(test, captions, paired)
+        return train, test, captions, paired, truth(test, captions)
 
-    def train(self, folder: Path, direction: str, similarity: str, seed: int, progress: StepProgress) -> dict[str, Any]:
+    def train(
+        self, folder: Path, direction: Direction, similarity: str, seed: int, progress: StepProgress
+    ) -> dict[str, Any]:
         """One training and its measures, which are written last."""
         from retriever.similarity import similarity_from_name
-        from retriever.training.two_towers import TowerRecipe, train_towers
+        from retriever.training.settings import TrainingSettings
+        from retriever.training.two_towers import train_towers
 
         train, test, captions, paired, true = self._parts
         settings = self.config.training.model_dump(exclude={"device", "eval_batch_size"})
@@ -99,9 +102,8 @@ class _Work:
             towers,
             train.pairs,
             train.pixels,
-            similarity_from_name(similarity),
-            direction,  # type: ignore[arg-type]  # the configuration's Literal
-            TowerRecipe(seed=seed, **settings),
+            direction,
+            TrainingSettings(similarity=similarity_from_name(similarity), seed=seed, **settings),
             report=lambda done, total, figures: progress(f"{direction}, {similarity}, seed {seed}", done, total),
         )
         size = self.config.training.eval_batch_size
@@ -121,7 +123,7 @@ class _Work:
         return result
 
 
-def _kept(folder: Path, config: ClipConfig, direction: str, similarity: str, seed: int) -> dict[str, Any] | None:
+def _kept(folder: Path, config: ClipConfig, direction: Direction, similarity: str, seed: int) -> dict[str, Any] | None:
     path = folder / TRAINING
     if not path.is_file():
         return None
@@ -140,19 +142,19 @@ def _fingerprint(config: ClipConfig, *cell: object) -> str:
     return hashlib.sha256(json.dumps([settings, *cell], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _row(direction: str, similarity: str, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _row(direction: Direction, similarity: str, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The seeds of one cell: a query counts with its mean over seeds, and intervals are over queries."""
     recall: dict[str, Any] = {}
     for asked in (T2I, I2T):
         columns = np.array([_over_seeds(results, asked, ranking) for ranking in RANKINGS]).T
-        intervals = bootstrap_interval(columns, 0) or [None] * len(RANKINGS)
+        intervals = bootstrap_interval(columns, 0)
         recall[asked] = {
             "n": len(columns),
             "own": own_ranking(direction, similarity, asked),
             **{
                 ranking: {
                     "value": float(columns[:, place].mean()),
-                    "interval": intervals[place],
+                    "interval": intervals[place] if intervals else None,
                     "by_seed": [fmean(result["hits"][asked][ranking]) for result in results],
                 }
                 for place, ranking in enumerate(RANKINGS)
@@ -168,12 +170,12 @@ def _row(direction: str, similarity: str, results: Sequence[Mapping[str, Any]]) 
     }
 
 
-def _differences(found: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def _differences(found: Mapping[tuple[Direction, str], Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Each cell against CLIP's own loss, both ranked as they were trained; [] where the grid lacks that."""
     if BASELINE not in found:
         return []
 
-    def values(cell: tuple[str, str]) -> dict[str, dict[str, float]]:
+    def values(cell: tuple[Direction, str]) -> dict[str, dict[str, float]]:
         return {
             asked: dict(_by_place(_over_seeds(found[cell], asked, own_ranking(*cell, asked)))) for asked in (T2I, I2T)
         }

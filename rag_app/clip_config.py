@@ -93,7 +93,7 @@ class ClipModelConfig(Table):
 
 
 class ClipTrainingConfig(Table):
-    """[training]: the recipe; `retriever.training.two_towers.TowerRecipe` describes each.
+    """[training]: the recipe; `retriever.training.settings.TrainingSettings` describes each.
 
     Attributes:
         device: auto takes a GPU where there is one.

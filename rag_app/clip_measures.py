@@ -10,7 +10,7 @@ import numpy as np
 
 from eval.data import shapes
 from rag_app.clip_data import Pictures
-from retriever.diagnostics import cohens_d, correlation_interval, effect_interval, length_correlation, variation
+from retriever.diagnostics import Effect, cohens_d, correlation_interval, effect_interval, length_correlation, variation
 from retriever.similarity import NORM_FLOOR, score_parts, similarity_from_name
 
 T2I, I2T = "text_to_image", "image_to_text"
@@ -40,10 +40,10 @@ def once(part: Pictures) -> tuple[list[str], np.ndarray]:
     return captions, paired
 
 
-def truth(part: Pictures, captions: Sequence[str], paired: np.ndarray) -> np.ndarray:
-    """[captions, pictures] bool: of which pictures a caption is true. A data set without scenes knows its pairs alone."""
+def truth(part: Pictures, captions: Sequence[str]) -> np.ndarray | None:
+    """[captions, pictures] bool: of which pictures a caption is true. A data set of pairs does not tell: None."""
     if not part.scenes:
-        return paired
+        return None
     return np.array([[shapes.true_of(caption, scene) for scene in part.scenes] for caption in captions])
 
 
@@ -52,7 +52,7 @@ def measure(
     images: np.ndarray,
     captions: Sequence[str],
     paired: np.ndarray,
-    true: np.ndarray,
+    true: np.ndarray | None,
     scenes: Sequence[shapes.Scene] = (),
 ) -> dict[str, Any]:
     """Hits at rank 1 both ways, and figures of the norms.
@@ -61,14 +61,14 @@ def measure(
 
     Cohen's d asks whether norms follow relevance. The paper's text corpora have passages that no query is after; here each
     picture has captions, so what can differ is of how many queries an item is the truth: those above the median against
-    the others [ours; the paper does not say how it parts COCO]. It is undefined where all are alike, as with pairs only.
+    the others [ours; the paper does not say how it parts COCO].
 
     Args:
         texts: [captions, dim] as they come.
         images: [pictures, dim] as they come.
         captions: Each once.
         paired: [captions, pictures] bool.
-        true: [captions, pictures] bool.
+        true: See `truth`; without it there is no d.
         scenes: What is on each picture, where known.
     """
     text_norms, image_norms = (np.linalg.norm(side, axis=1).clip(NORM_FLOOR) for side in (texts, images))
@@ -84,16 +84,19 @@ def measure(
     return {
         "hits": hits,
         "norms": {
-            "text": _norms(text_norms, true.sum(axis=1), words),
-            "image": _norms(image_norms, true.sum(axis=0), [len(scene) for scene in scenes]),
+            "text": _norms(text_norms, None if true is None else true.sum(axis=1), words),
+            "image": _norms(image_norms, None if true is None else true.sum(axis=0), [len(scene) for scene in scenes]),
         },
     }
 
 
-def _norms(norms: np.ndarray, relevant_to: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
+def _norms(norms: np.ndarray, relevant_to: np.ndarray | None, sizes: Sequence[int]) -> dict[str, Any]:
     """Figures of one side; sizes are a caption's words or a picture's shapes, [] where nobody knows."""
-    often = relevant_to > np.median(relevant_to)
-    effect = cohens_d(norms[often], norms[~often])
+    if relevant_to is None:
+        effect = Effect(math.nan, 0, 0, "pairs alone do not say what else a caption is true of")
+    else:
+        often = relevant_to > np.median(relevant_to)
+        effect = cohens_d(norms[often], norms[~often])
     r = length_correlation(norms, sizes) if len(sizes) else math.nan
     return {
         "mean": float(norms.mean()),

@@ -19,6 +19,7 @@ from retriever.errors import RetrieverError
 from retriever.similarity import Similarity, similarity_from_name
 from retriever.training.loss import ContrastiveLoss, matched_scale
 from retriever.training.optim import make_optimizer, rate_factor, set_rates
+from retriever.training.settings import TrainingSettings
 
 Direction = Literal["both", "text_to_image", "image_to_text"]
 Pixels = Callable[[Sequence[int]], np.ndarray]
@@ -101,10 +102,9 @@ class TwoTowers:
             found = self.tokenizer(new, truncation=True, max_length=self._max_tokens)["input_ids"]
             self._tokens.update(zip(new, map(torch.tensor, found), strict=True))
         # Attention is causal and the embedding is the first end token's state, so what fills up a row is never seen.
-        end = self.model.config.text_config.eos_token_id
         rows = [self._tokens[caption] for caption in captions]
-        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=end).to(self.device)
-        return self.model.get_text_features(input_ids=tokens).pooler_output.float()
+        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id)
+        return self.model.get_text_features(input_ids=tokens.to(self.device)).pooler_output.float()
 
     def images(self, pixels: np.ndarray) -> Tensor:
         """Embeddings [n, dim] float32 of [n, 3, height, width], with gradients."""
@@ -125,39 +125,6 @@ class TwoTowers:
         return np.concatenate(
             [embed(slice(start, start + batch_size)).cpu().numpy() for start in range(0, n, batch_size)]
         )
-
-
-@dataclass(frozen=True, slots=True)
-class TowerRecipe:
-    """How two towers are trained.
-
-    Attributes:
-        steps: Updates.
-        batch_size: Pairs an update.
-        learning_rate: Peak.
-        warmup: Share of the steps in which the rate rises.
-        weight_decay: Of matrices.
-        betas: Of Adam.
-        eps: Of Adam.
-        clip: Largest norm of the gradient; 0 cuts nothing.
-        scale: "fixed" takes alpha; "matched" gives the first softmax the sharpness of cosine's at alpha.
-        alpha: Factor of the scores.
-        precision: What is computed in; weights are float32.
-        seed: Of the order of pairs.
-    """
-
-    steps: int
-    batch_size: int
-    learning_rate: float
-    warmup: float
-    weight_decay: float
-    betas: tuple[float, float]
-    eps: float
-    clip: float
-    scale: Literal["fixed", "matched"]
-    alpha: float
-    precision: Literal["float32", "bfloat16"]
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +157,8 @@ def train_towers(
     towers: TwoTowers,
     pairs: Sequence[Pair],
     pixels: Pixels,
-    similarity: Similarity,
     direction: Direction,
-    recipe: TowerRecipe,
+    recipe: TrainingSettings,
     *,
     report: Callable[[int, int, Mapping[str, float]], None] | None = None,
 ) -> dict[str, float]:
@@ -202,9 +168,8 @@ def train_towers(
         towers: Their weights change.
         pairs: A caption's other pictures, and a picture's other captions, are never its negatives.
         pixels: Of the pictures that the pairs name.
-        similarity: What is trained for.
         direction: Which side asks.
-        recipe: The recipe.
+        recipe: Similarity, scale, steps, batch size, optimiser, precision and seed; nothing else of it is looked at.
         report: Called after each step with (steps done, steps in all, {"loss"}).
 
     Returns:
@@ -216,7 +181,7 @@ def train_towers(
     if len(pairs) < recipe.batch_size:
         raise RetrieverError(f"{len(pairs)} pairs are fewer than batch_size {recipe.batch_size}: lower it")
     known = described(pairs)
-    loss = PairLoss(similarity, direction, recipe.alpha)
+    loss = PairLoss(recipe.similarity, direction, recipe.alpha)
     optimizer = make_optimizer(
         towers.model.named_parameters(),
         (),
@@ -246,7 +211,7 @@ def train_towers(
         set_rates(optimizer, rate_factor(step, recipe.steps, recipe.warmup))
         optimizer.zero_grad(set_to_none=True)
         value = loss(*embedded(_batch(pairs, recipe, step)))
-        value.backward()
+        torch.autograd.backward(value)
         norm = torch.nn.utils.clip_grad_norm_(trained, recipe.clip or float("inf"))
         if not torch.isfinite(norm):
             raise RetrieverError(
@@ -259,7 +224,7 @@ def train_towers(
     return {"scale": scale, "loss": float(np.mean(losses[-max(1, recipe.steps // 10) :]))}
 
 
-def _batch(pairs: Sequence[Pair], recipe: TowerRecipe, step: int) -> list[Pair]:
+def _batch(pairs: Sequence[Pair], recipe: TrainingSettings, step: int) -> list[Pair]:
     """The pairs of a step, a function of seed and step: each epoch has an order of its own, and drops what is left over."""
     epoch, place = divmod(step, len(pairs) // recipe.batch_size)
     order = np.random.default_rng([recipe.seed, epoch]).permutation(len(pairs))
