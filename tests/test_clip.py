@@ -228,10 +228,11 @@ def test_a_named_model_learns_pictures_that_lie_in_a_folder(tmp_path: Path) -> N
             lines.append(json.dumps({"filepath": "val", "filename": f"{number}.png", "sentences": said}))
         (tmp_path / f"data/{split}.jsonl").write_text("\n".join(lines))
     where = [f"data.hub={tmp_path}/data", f"data.images={tmp_path}/pictures", f"model.name={tmp_path}/model"]
-    where += ["data.train=0", "data.test=0", "data.train_split=train", "training.batch_size=4", "grid.seeds=[0]"]
+    where += ["data.train_split=train", "training.batch_size=4"]
+    where += ['grid.directions=["both"]', 'grid.similarities=["dot"]']
     config = load_clip_config(CONFIGS / "clip-coco.toml", [*where, "training.steps=2", "training.precision=float32"])
     result = run_clip(config, tmp_path / "out", log=silent, progress=silent)
-    assert len(result["rows"]) == 9 and result["rows"][0]["recall"]["image_to_text"]["n"] == 5
+    assert result["rows"][0]["recall"]["image_to_text"]["n"] == 5
     assert result["rows"][0]["by_seed"][0]["norms"]["image"]["d"] is None
     found = CLIPModel.from_pretrained(tmp_path / "out/train/both-dot-0/model")
     assert found.config.projection_dim == own.model.config.projection_dim
