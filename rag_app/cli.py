@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from rag_app import cli_clip, cli_diagnose, cli_eval, cli_mine, cli_sweep, cli_train, cli_train_reader
+from rag_app import (
+    cli_clip,
+    cli_diagnose,
+    cli_eval,
+    cli_mine,
+    cli_reproduce,
+    cli_sweep,
+    cli_train,
+    cli_train_reader,
+)
 from rag_app.cli_options import (
     CompareOption,
     ConfigOption,
@@ -156,6 +165,7 @@ app.command()(cli_eval.compare)
 app.command()(cli_diagnose.diagnose)
 app.command()(cli_train.train)
 app.command()(cli_sweep.sweep)
+app.command()(cli_reproduce.reproduce)
 app.command()(cli_mine.mine)
 app.command()(cli_train_reader.train_reader)
 app.command()(cli_clip.train_clip)

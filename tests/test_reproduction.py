@@ -1,0 +1,242 @@
+"""`magrag reproduce` in its smallest form: gradients against differences, rules, and the whole of it with a kill in between."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+from eval.data.sources import load_dataset
+from eval.data.specs import DataSetSpec
+from rag_app.config_layers import setting_paths
+from rag_app.errors import ConfigError
+from rag_app.reproduction.claims import CLAIMS
+from rag_app.reproduction.gradients import FAMILY, autograd, gradients, scores, softmax
+from rag_app.reproduction.measures import Measure, Rule, above, at_most, below, mean_of_trainings, near, together
+from rag_app.reproduction.run import EXPERIMENTS, reproduce
+from rag_app.reproduction.settings import ReproduceConfig, find_configuration, load_reproduction
+from retriever.similarity import Similarity
+from tests.reproduction_example import figures_of, write_reproduction
+from tests.test_cli import magrag, one_line_error
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("similarity", FAMILY, ids=lambda one: one.name)
+def test_gradients_are_autograds_and_those_of_finite_differences(similarity: Similarity) -> None:
+    random = np.random.default_rng(1)
+    queries, passages = 2 * random.normal(size=(5, 4)), random.normal(size=(5, 4))
+    found = gradients(queries, passages, similarity, 1.5)
+    for own, other in zip(found, autograd(queries, passages, similarity, 1.5), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-10, atol=1e-12)
+
+    def loss(q: np.ndarray, d: np.ndarray) -> float:
+        """From the formula as the paper writes it, as a quotient."""
+        lengths = np.linalg.norm(q, axis=1)[:, None] ** similarity.gamma_q
+        logits = 1.5 * (q @ d.T) / lengths / np.linalg.norm(d, axis=1)[None] ** similarity.gamma_d
+        return float((np.log(np.exp(logits).sum(axis=1)) - np.diag(logits)).sum())
+
+    for side, vectors in enumerate((queries, passages)):
+        for place in np.ndindex(*vectors.shape):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved = vectors.copy()
+                moved[place] += step
+                ends.append(loss(moved, passages) if side == 0 else loss(queries, moved))
+            assert found[side][place] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("similarity", FAMILY, ids=lambda one: one.name)
+def test_longer_queries_are_a_lower_temperature_where_their_norm_counts(similarity: Similarity) -> None:
+    random = np.random.default_rng(2)
+    queries, passages = random.normal(size=(6, 5)), random.normal(size=(6, 5))
+    longer = softmax(3.0 * scores(7.0 * queries, passages, similarity))
+    temperature = {"dot": 1 / 7, "dnorm": 1 / 7, "learnable": 7**-0.5}.get(similarity.name, 1.0)
+    np.testing.assert_allclose(longer, softmax(3.0 / temperature * scores(queries, passages, similarity)), atol=1e-12)
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "interval", "verdict"),
+    [
+        (above(), (0.1, 0.2), "agrees"),
+        (above(), (-0.2, -0.1), "disagrees"),
+        (above(), (-0.1, 0.2), "undecided"),
+        (above(), (0.0, 0.0), "undecided"),
+        (above(), None, "undecided"),
+        (below(-0.1), (-0.3, -0.2), "agrees"),
+        (below(-0.1), (-0.3, -0.05), "undecided"),
+        (below(-0.1), (-0.09, -0.05), "disagrees"),
+        (near(0.0, 0.01), (-0.01, 0.005), "agrees"),
+        (near(0.0, 0.01), (0.02, 0.03), "disagrees"),
+        (near(0.0, 0.01), (0.005, 0.03), "undecided"),
+        (near(0.0, 0.01), (-0.5, 0.5), "undecided"),
+    ],
+)
+def test_an_interval_decides(rule: Rule, interval: tuple[float, float] | None, verdict: str) -> None:
+    assert rule.judge(Measure("x", 0.0 if interval is None else sum(interval) / 2, interval)) == verdict
+
+
+def test_exact_figures_need_no_interval_and_all_must_say_the_same() -> None:
+    assert at_most(1e-10).judge(Measure("x", 1e-15)) == "agrees"
+    assert at_most(1e-10).judge(Measure("x", 1e-3)) == at_most(1e-10).judge(Measure("x", float("nan"))) == "disagrees"
+    assert together(["agrees", "agrees"]) == "agrees" and together(["agrees", "disagrees"]) == "undecided"
+
+
+def test_an_interval_over_trainings_is_students() -> None:
+    found = mean_of_trainings("x", [1.0, 2.0, 4.0])
+    assert found.interval is not None
+    # 4.30265 is the 97.5 % quantile of t with two degrees of freedom, 1.52753 the deviation.
+    assert found.interval == pytest.approx((7 / 3 - 4.30265 * 1.52753 / 3**0.5, 7 / 3 + 4.30265 * 1.52753 / 3**0.5), abs=1e-4)
+    assert mean_of_trainings("x", [1.0]).interval is None
+
+
+# --- the configuration -----------------------------------------------------------------------------------------------
+
+
+def named_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """As `setting_paths`, NAME where people choose names."""
+    for key, below_it in value.items() if isinstance(value, dict) else ():
+        yield from named_paths(below_it, (*path, "NAME" if path in NAMED else key))
+    if not isinstance(value, dict):
+        yield path
+
+
+NAMED = {("sets",), ("symmetry", "sets"), ("gamma", "rates")}
+
+
+def test_the_shipped_file_names_every_setting_and_every_claim_has_an_experiment() -> None:
+    path = find_configuration("cpu")
+    assert path.resolve() == CONFIGS / "reproduce-cpu.toml"
+    assert set(named_paths(tomllib.loads(path.read_text("utf-8")))) == set(setting_paths(ReproduceConfig))
+    settings = load_reproduction(path)
+    for name in EXPERIMENTS:
+        identity = settings.identity(name)
+        # The paper's recipe has none of ours.
+        recipe = identity["training"]["training"]
+        assert (recipe["projection"], recipe["anchor"], recipe["hard_negatives"]) == (False, 0.0, 0)
+    for claim in CLAIMS:
+        assert (claim.rule is None) == (claim.experiment not in EXPERIMENTS) == bool(claim.why)
+
+
+def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+    assert "no configs/reproduce-gpu.toml" in one_line_error(magrag("reproduce", "gpu"), 2)
+    settings = load_reproduction(CONFIGS / "reproduce-cpu.toml")
+    with pytest.raises(ConfigError, match='there is no experiment "gama"; did you mean "gamma"'):
+        reproduce(settings, tmp_path, only=["gama"], log=print, progress=lambda *_: None)
+
+
+# --- the whole -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reproduction")
+    write_reproduction(folder)
+    return folder
+
+
+def go_on(root: Path, *overrides: str) -> tuple[dict[str, Any], list[str]]:
+    told: list[str] = []
+    settings = load_reproduction(root / "reproduce-tiny.toml", overrides)
+    return reproduce(settings, root / "out", log=told.append, progress=lambda *_: None), told
+
+
+@pytest.fixture(scope="module")
+def finished(root: Path) -> dict[str, Any]:
+    """Killed in the middle of its second experiment, and gone on with."""
+    out = root / "out"
+    command = [sys.executable, "-m", "rag_app.cli", "reproduce", str(root / "reproduce-tiny.toml"), "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    until = time.monotonic() + 240
+    while not (out / "symmetry" / "cosine-0" / "best").is_dir():
+        assert process.poll() is None and time.monotonic() < until, process.communicate()[1]
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not (out / "symmetry" / "figures.json").exists()
+    before = (out / "gradients" / "figures.json").stat()
+    result, told = go_on(root)
+    assert told[0] == "to do: symmetry, gamma, initialisation, pairs; there already: gradients"
+    assert (out / "gradients" / "figures.json").stat() == before
+    return result
+
+
+def test_what_is_finished_is_not_made_again_and_other_settings_are_refused(root: Path, finished: dict[str, Any]) -> None:
+    def written() -> dict[Path, int]:
+        paths = (path for path in (root / "out").rglob("*") if path.is_file())
+        return {path: path.stat().st_mtime_ns for path in paths if not path.name.startswith("reproduction.")}
+
+    before = written()
+    again, told = go_on(root)
+    assert (written(), told, again) == (before, [], finished)
+    with pytest.raises(ConfigError, match=r"gamma holds figures of other settings \(gamma\): choose another --out"):
+        go_on(root, "gamma.seeds=[0]")
+    with pytest.raises(ConfigError, match=r"settings \(training\)"):
+        go_on(root, 'gamma.set=["training.steps=5"]')
+
+
+def test_the_table_has_every_claim_with_its_figures(root: Path, finished: dict[str, Any]) -> None:
+    text = (root / "out" / "reproduction.md").read_text("utf-8")
+    assert json.loads((root / "out" / "reproduction.json").read_text("utf-8")) == finished
+    verdicts = [claim["verdict"] for claim in finished["claims"]]
+    assert len(verdicts) == len(CLAIMS) and "not run yet" not in verdicts
+    for claim in finished["claims"]:
+        assert re.search(rf"^\| {re.escape(claim['claim'])} \|.*\*\*{claim['verdict']}\*\*", text, re.MULTILINE)
+    by_words = {claim["claim"]: claim for claim in finished["claims"]}
+    assert by_words["The gradient is the formula's"]["verdict"] == "agrees"
+    (one,) = by_words["Pre-training is what lets magnitude help"]["ours"]
+    assert one["name"] == "asked/pre-trained - random/qnorm - cosine/nDCG@10" and one["n"] == 12
+
+
+def test_cosine_is_the_evaluators_of_sentence_transformers(root: Path, finished: dict[str, Any]) -> None:
+    found = figures_of(root / "out", "symmetry")
+    pairs = load_dataset(DataSetSpec("sts", path=str(root / "sts.jsonl")), n=12, seed=0).pairs  # type: ignore[union-attr]
+    golds = [pair.score for pair in pairs]
+    evaluator = EmbeddingSimilarityEvaluator(
+        [pair.text1 for pair in pairs], [pair.text2 for pair in pairs], golds, similarity_fn_names=["cosine"], write_csv=False
+    )
+    for name, folder in (("trained/cosine", "cosine-0"), ("trained/qnorm, by cosine", "qnorm-0")):
+        model = SentenceTransformer(str(root / "out/symmetry" / folder / "best"), device="cpu")
+        assert found[f"sts/{name}"]["value"] == pytest.approx(evaluator(model)["spearman_cosine"], abs=5e-5)
+    change = found["sts/trained/qnorm - cosine"]["value"]
+    assert change == pytest.approx(found["sts/trained/qnorm"]["value"] - found["sts/trained/cosine"]["value"])  # type: ignore[operator]
+
+
+def test_exponents_and_leads_are_those_of_the_trainings(root: Path, finished: dict[str, Any]) -> None:
+    found = figures_of(root / "out", "gamma")
+    for name, rate in (("paper", 5e-2), ("own", 1e-2)):
+        ends = []
+        for seed in (0, 1):
+            with (root / "out/gamma" / f"{name}-{seed}" / "log.csv").open() as file:
+                ends.append(float(list(csv.DictReader(file))[-1]["gamma_q"]))
+        assert found[f"{name}/gamma_q at the end"]["value"] == pytest.approx(np.mean(ends))
+        # Half a cosine over four steps: 1, .854, .5, .146 of the rate.
+        assert found[f"{name}/what the rate allows"]["value"] == pytest.approx(2.5 * rate / 4, rel=1e-3)
+    found = figures_of(root / "out", "initialisation")
+    leads = [found[f"asked/{start}/qnorm - cosine/nDCG@10"]["value"] for start in ("pre-trained", "random")]
+    difference = found["asked/pre-trained - random/qnorm - cosine/nDCG@10"]["value"]
+    assert difference == pytest.approx(leads[0] - leads[1])  # type: ignore[operator]
+    fresh, first = (load_file(root / path / "model.safetensors") for path in ("out/initialisation/random-weights", "bert"))
+    name = "embeddings.word_embeddings.weight"
+    assert fresh[name].shape == first[name].shape and not np.allclose(fresh[name], first[name])
