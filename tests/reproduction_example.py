@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.random_bert import random_bert, some_texts
 from tests.sweep_example import write_example, write_lines
 
+CLIP = Path(__file__).resolve().parent.parent / "configs" / "clip-shapes.toml"
 CONFIGURATION = """
 data = "{root}"
 training = "train.toml"
@@ -33,6 +34,16 @@ sizes = [20, 50]
 queries = 20
 dot = ""
 dnorm = ""
+[clip]
+config = "{clip}"
+set = [
+    "data.train=60",
+    "data.test=20",
+    "training.steps=2",
+    "training.batch_size=16",
+    'grid.similarities=["cosine", "dot"]',
+    "grid.seeds=[0]",
+]
 [gamma]
 seeds = [0, 1]
 [gamma.rates]
@@ -49,7 +60,7 @@ def write_reproduction(root: Path) -> Path:
     rows = [{"text1": a, "text2": b, "score": 3 + i % 3} for i, (a, b) in enumerate(zip(left, right, strict=True))]
     write_lines(root / "liked.jsonl", rows)
     path = root / "reproduce-tiny.toml"
-    path.write_text(CONFIGURATION.format(root=root), "utf-8")
+    path.write_text(CONFIGURATION.format(root=root, clip=CLIP), "utf-8")
     return path
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from eval.environment import describe_environment
 from rag_app.config_layers import nearest
 from rag_app.errors import ConfigError
-from rag_app.reproduction import gamma, gradients, initialisation, pairs, symmetry
+from rag_app.reproduction import clip, gamma, gradients, initialisation, pairs, symmetry
 from rag_app.reproduction.claims import judge
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.report import markdown
@@ -36,6 +36,7 @@ class Experiment(Protocol):
 EXPERIMENTS: dict[str, Experiment] = {
     "gradients": gradients.run,
     "symmetry": symmetry.run,
+    "clip": clip.run,
     "gamma": gamma.run,
     "initialisation": initialisation.run,
     "pairs": pairs.run,

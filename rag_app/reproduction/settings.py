@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from rag_app.clip_config import ClipConfig, load_clip_config
 from rag_app.config_layers import Layers, validated
 from rag_app.config_tables import Count, Similarity, Table
 from rag_app.errors import ConfigError
@@ -100,6 +101,18 @@ class GammaConfig(Table):
     set: Texts = ()
 
 
+class ClipExperimentConfig(Table):
+    """[clip]: two towers on pictures and captions.
+
+    Attributes:
+        config: A configuration of `magrag train-clip`, beside this file.
+        set: Settings that are changed in it.
+    """
+
+    config: str = "clip-shapes.toml"
+    set: Texts = ()
+
+
 class ReproduceConfig(Table):
     """The whole tree.
 
@@ -114,6 +127,7 @@ class ReproduceConfig(Table):
         pairs: How much data.
         gradients: Dynamics.
         gamma: Learnable exponents.
+        clip: Pictures and captions.
     """
 
     data: str = ""
@@ -126,6 +140,7 @@ class ReproduceConfig(Table):
     pairs: PairsConfig = Field(default_factory=PairsConfig)
     gradients: GradientsConfig = Field(default_factory=GradientsConfig)
     gamma: GammaConfig = Field(default_factory=GammaConfig)
+    clip: ClipExperimentConfig = Field(default_factory=ClipExperimentConfig)
 
     def path(self, name: str) -> str:
         """A path of data."""
@@ -143,8 +158,18 @@ class ReproduceConfig(Table):
         data = config.data.model_copy(update={"pairs": self.path(self.train_pairs)})
         return config.model_copy(update={"data": data})
 
+    def clip_config(self) -> ClipConfig:
+        """The two towers' configuration.
+
+        Raises:
+            ConfigError: See `load_clip_config`.
+        """
+        return load_clip_config(self.clip.config, self.clip.set)
+
     def identity(self, experiment: str) -> dict[str, Any]:
         """What decides an experiment's figures, as JSON values; where data lie does not."""
+        if experiment == "clip":
+            return self.clip_config().model_dump(mode="json")
         own = getattr(self, experiment)
         training = self.train_config(getattr(own, "set", ())).identity()
         training["data"] = {key: value for key, value in training["data"].items() if key != "pairs"}
@@ -177,7 +202,7 @@ def load_reproduction(path: Path, overrides: Sequence[str] = ()) -> ReproduceCon
     """Read a configuration.
 
     Args:
-        path: A TOML file; its `training` is looked for beside it.
+        path: A TOML file; its `training` and `clip.config` are looked for beside it.
         overrides: "a.b=value" each, laid over it.
 
     Raises:
@@ -188,4 +213,5 @@ def load_reproduction(path: Path, overrides: Sequence[str] = ()) -> ReproduceCon
     for override in overrides:
         layers.add_override(override)
     config = validated(ReproduceConfig, layers)
-    return config.model_copy(update={"training": str(path.parent / config.training)})
+    clip = config.clip.model_copy(update={"config": str(path.parent / config.clip.config)})
+    return config.model_copy(update={"training": str(path.parent / config.training), "clip": clip})

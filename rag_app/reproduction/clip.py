@@ -1,0 +1,70 @@
+"""Two towers, with CLIP's symmetric loss and with one direction of it (the paper's table 6), on generated shapes.
+
+A training keeps every length where its similarity is dot: what lengths then follow is the loss's doing. Which figures say
+that is decided here, and by what rule in `claims`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rag_app.clip_measures import I2T, T2I
+from rag_app.reproduction.judged import Log
+from rag_app.reproduction.measures import Measure
+from rag_app.reproduction.settings import ReproduceConfig
+from rag_app.stores import StepProgress
+
+SEARCHED = {T2I: "image", I2T: "text"}
+"""The side that a one-directional loss ranks."""
+
+
+def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
+    """Train the grid of the configuration, or go on with it; `rag_app.clip` keeps each training.
+
+    Args:
+        settings: Of all experiments.
+        out: This one's folder, made or gone on with.
+        log: Told, in a line, of what is done.
+        progress: Told of (what, done, total).
+    """
+    from rag_app.clip import run_clip
+
+    found = run_clip(settings.clip_config(), out, log=log, progress=progress, command="magrag reproduce --only clip")
+    measures = [*_lengths(found), *_recalls(found)]
+    return {"measures": [measure.to_json() for measure in measures]}
+
+
+def _lengths(found: Mapping[str, Any]) -> Iterator[Measure]:
+    """Cohen's d of each side's norms, of each training that keeps that side's lengths."""
+    for row in found["rows"]:
+        for side, kept in row["keeps"].items():
+            if not kept:
+                continue
+            which = "searched " if SEARCHED.get(row["direction"]) == side else ""
+            for own in row["by_seed"]:
+                norms = own["norms"][side]
+                yield Measure(
+                    f"{row['direction']}/{row['similarity']}/seed {own['seed']}/Cohen's d, {which}{side}",
+                    math.nan if norms["d"] is None else norms["d"],
+                    _between(norms["d_interval"]),
+                )
+
+
+def _recalls(found: Mapping[str, Any]) -> Iterator[Measure]:
+    """Recall@1 less that of the symmetric loss by cosine, each ranked as it was trained."""
+    for one in found["differences"]:
+        direction, similarity = one["system"].split()
+        way = "trained" if one["measure"] == direction else "other" if direction in SEARCHED else one["measure"]
+        yield Measure(
+            f"{direction}/{similarity}/recall@1 of the {way} way - both, cosine",
+            one["difference"],
+            _between(one["interval"]),
+            one["n"],
+        )
+
+
+def _between(interval: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval[0], interval[1])
