@@ -76,7 +76,14 @@ def mine_pairs(
     ranker = Stores(config, log, progress, encoders).retriever(retriever)
     for note in ranker.notes:
         log(note)
-    return mine(pairs, ranker, settings, tell, known=positives, reserved=reserved)
+    mined, report = mine(pairs, ranker, settings, tell, known=positives, reserved=reserved)
+    if not own_passages and 2 * report.beyond > report.ranked:
+        log(
+            f"most positives ({report.beyond:,} of {report.ranked:,}) are not among the first {settings.depth} passages of the "
+            "corpus: if their texts are cut or written otherwise there, some may have become negatives of their own "
+            "queries; take the corpus that they are from, and name what ends a title with --title-separator"
+        )
+    return mined, report
 
 
 def _over_own(passages: Sequence[Passage], config: Config, log: Log) -> Config:

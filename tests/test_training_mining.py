@@ -120,6 +120,15 @@ class TestMining:
         pair, _ = self.mined(corpus, TrainingPair(HERON, Passage("elsewhere", "Heron", TEXTS["a"])))
         assert negatives(pair) == "bc"
 
+    @pytest.mark.parametrize("joint", [". ", "\n", " - ", " "])
+    def test_a_positive_with_its_title_in_the_text_is_known_where_the_two_are_apart(self, joint: str) -> None:
+        corpus = {name: Passage(name, "Grey birds", text) for name, text in TEXTS.items()}
+        whole = Passage("whole", "", f"Grey birds{joint}{TEXTS['a']}.")
+        pair, report = self.mined(corpus, TrainingPair(HERON, whole))
+        assert (negatives(pair), dict(report.dropped), report.beyond, report.ranked) == ("bc", {"positive": 1}, 0, 1)
+        assert set(passage_keys(whole)) & set(passage_keys(corpus["a"])) and not whole.title
+        assert not set(passage_keys(whole)) & set(passage_keys(corpus["b"]))
+
     def test_reserved_passages_are_left_out_by_id_or_text(self, corpus: dict[str, Passage]) -> None:
         pairs = [TrainingPair(HERON, corpus["a"]), TrainingPair("storks stand in the river", corpus["c"])]
         with bm25_over(list(corpus.values()), BM25Settings(stemmer="english")) as retriever:
@@ -160,7 +169,7 @@ class TestMining:
             assert wanted == ["d"]
             (found,), report = mine([TrainingPair(HERON, corpus["e"])], retriever, MiningSettings(margin=0.9))
             assert (found.negatives, report.beyond, report.bare) == ((), 1, 1)
-            assert report.dropped == {"margin": 4}
+            assert report.dropped == {"unscored": 4} and "to measure the margin by" in report.summary()
 
     def test_batches_change_nothing_and_queries_without_hits_stay_bare(self, corpus: dict[str, Passage]) -> None:
         pairs = [TrainingPair(query, corpus["a"]) for query in (HERON, "zebra", "coal", "fish", "mill river")]

@@ -12,11 +12,23 @@ from retriever.passages import Passage
 from retriever.training.guard import canonical
 from retriever.training.pairs import TrainingPair
 
+# What may stand between a title and its text where a passage is one string: "Title. text", "Title - text", "Title | text".
+_BETWEEN = (*".,:;|\"'()[]–—", " - ")
 
-def passage_keys(passage: Passage) -> tuple[str, str]:
-    """What makes two passages one: its id, and its text up to white space (titles differ between sources)."""
+
+def passage_keys(passage: Passage) -> tuple[str, str, str]:
+    """What makes two passages one, each enough by itself.
+
+    Returns:
+        Its id; its text up to white space (titles differ between sources); and title and text together up to white space
+        and punctuation, so that "Title. text" is the passage that has the two apart.
+    """
     text = " ".join(passage.text.split())
-    return f"id {passage.id}", f"text {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    whole = f"{passage.title} {text}"
+    for sign in _BETWEEN:
+        whole = whole.replace(sign, " ")
+    whole = " ".join(whole.split()) or text
+    return f"id {passage.id}", f"text {_short_hash(text)}", f"whole {_short_hash(whole)}"
 
 
 def known_positives(pairs: Iterable[TrainingPair]) -> dict[str, frozenset[str]]:
@@ -43,7 +55,7 @@ def false_negatives(
         known: See `known_positives`; {} knows nothing beyond the batch's own positives.
 
     Returns:
-        [n, m] bool, True where passage m is the query's positive once more (same id or same text) or a known positive of
+        [n, m] bool, True where passage m is the query's positive once more (see `passage_keys`) or a known positive of
         the query. The target itself is False.
     """
     columns_of: defaultdict[str, list[int]] = defaultdict(list)
@@ -60,3 +72,7 @@ def false_negatives(
                 excluded[row, row if row in same else same[0]] = False
                 break
     return excluded
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -70,12 +70,13 @@ class MiningReport:
         pairs: All there were.
         given: Negatives that the pairs had already, and kept.
         mined: Negatives that were added.
-        dropped: Candidates left out, by reason: "positive" (of the query, by id or text), "reserved", "rank" (`skip`),
-            "margin", "answer", "repeated" (the text is among the pair's negatives already).
+        dropped: Candidates left out, by reason: "positive" (of the query, see `passage_keys`), "reserved", "rank" (`skip`),
+            "margin", "unscored" (a margin of a positive beyond `depth`), "answer", "repeated" (the text is among the pair's negatives already).
         short: Pairs that have fewer negatives than were wanted.
         bare: Those of them that have none.
         unanswered: Pairs without answers, whose negatives no answer filter could check.
-        beyond: Pairs whose positive the retriever did not find within `depth`.
+        beyond: Pairs whose positive the retriever did not find within `depth`, of those that were ranked.
+        ranked: Pairs that lacked negatives, and so were ranked.
     """
 
     pairs: int = 0
@@ -86,6 +87,7 @@ class MiningReport:
     bare: int = 0
     unanswered: int = 0
     beyond: int = 0
+    ranked: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -109,6 +111,7 @@ _REASONS = {
     "reserved": "held out",
     "rank": "in the ranks skipped",
     "margin": "too near the positive's score",
+    "unscored": "for want of a positive to measure the margin by",
     "answer": "holds an answer",
     "repeated": "the same text again",
 }
@@ -133,7 +136,7 @@ def mine(
         settings: How many, and what is left out.
         progress: Told of (pairs done, all pairs).
         known: Positives of queries, see `retriever.training.masking.known_positives`; those of `pairs` when None.
-        reserved: Passages that must not become negatives of any pair, by id or text.
+        reserved: Passages that must not become negatives of any pair, see `passage_keys`.
 
     Returns:
         The pairs with up to `settings.negatives` negatives each, and what was left out.
@@ -186,14 +189,17 @@ def _mined(
     own = frozenset(passage_keys(pair.positive))
     positives = known.get(canonical(pair.query), frozenset()) | own
     taken = {key for passage in pair.negatives for key in passage_keys(passage)}
-    positive_score = next((hit.score for hit in hits if not own.isdisjoint(passage_keys(hit.passage))), None)
+    keys_of = [passage_keys(hit.passage) for hit in hits]
+    positive_score = next(
+        (hit.score for hit, keys in zip(hits, keys_of, strict=True) if not own.isdisjoint(keys)), None
+    )
+    report.ranked += 1
     report.beyond += positive_score is None
     highest = _highest(positive_score, settings.margin)
     found = list(pair.negatives)
-    for hit in hits:
+    for hit, keys in zip(hits, keys_of, strict=True):
         if len(found) >= settings.negatives:
             break
-        keys = passage_keys(hit.passage)
         reason = ""
         if not positives.isdisjoint(keys):
             reason = "positive"
@@ -202,7 +208,7 @@ def _mined(
         elif hit.rank <= settings.skip:
             reason = "rank"
         elif hit.score > highest:
-            reason = "margin"
+            reason = "unscored" if positive_score is None else "margin"
         elif settings.answer_filter and holds_answer(hit.passage, pair.answers):
             reason = "answer"
         elif not taken.isdisjoint(keys):
