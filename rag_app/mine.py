@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from rag_app.config import Config
 from rag_app.config_tables import ColumnsConfig
 from rag_app.errors import ConfigError
-from rag_app.stores import StepProgress, Stores
+from rag_app.stores import StepProgress
+from rag_app.words import stores_for_ranking
 from retriever.lexical import BM25Settings
 from retriever.passages import Passage
 from retriever.shards import write_atomically
@@ -42,8 +43,7 @@ def mine_pairs(
 
     Args:
         pairs: What to find negatives for.
-        config: Where the retriever is described. BM25 over the pairs' own passages needs no encoder; any other keeps its
-            index in the data folder.
+        config: Where the retriever is described. BM25 needs no encoder; any other keeps its index in the data folder.
         retriever: Its name.
         settings: How many, and what is left out.
         log: Told, in a line, of each long step before it starts.
@@ -73,7 +73,7 @@ def mine_pairs(
             return mine(pairs, words, settings, tell, known=positives, reserved=reserved)
     if own_passages:
         config = _over_own(passages_of(pairs), config, log)
-    ranker = Stores(config, log, progress, encoders).retriever(retriever)
+    ranker = stores_for_ranking(config, retriever, log, progress, encoders).retriever(retriever)
     for note in ranker.notes:
         log(note)
     mined, report = mine(pairs, ranker, settings, tell, known=positives, reserved=reserved)

@@ -179,7 +179,7 @@ class Stores:
         name = f"{label}-{encoder_name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
         folder = self._home / name
         if not (folder / "manifest.json").is_file():
-            self._log(f"encoding {self.config.corpus} with {encoder.name} into {folder}")
+            self._log(f"encoding {self.config.corpus} with {encoder.name} into {folder}, which BM25 ranks too")
         return build_configured_index(corpus, encoder, folder, self.config, self._progress)
 
 

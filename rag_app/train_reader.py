@@ -19,8 +19,9 @@ from rag_app.errors import ConfigError
 from rag_app.pair_sources import evaluation_questions
 from rag_app.prompt import prompt_sha256
 from rag_app.reader_data import ContextSettings, Rank, ReaderExample, corpus_of, make_contexts, read_examples
-from rag_app.stores import StepProgress, Stores
+from rag_app.stores import StepProgress
 from rag_app.weights import model_hash, resolve
+from rag_app.words import stores_for_ranking
 from retriever.shards import hash_file, write_json
 from retriever.training.guard import canonical
 
@@ -235,7 +236,8 @@ def _ranker(
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def rank(questions: Sequence[str]) -> list[list[str]]:
-        found = Stores(config.over(str(path), ""), log, progress).retriever(retriever).retrieve(list(questions), MINED)
+        stores = stores_for_ranking(config.over(str(path), ""), retriever, log, progress)
+        found = stores.retriever(retriever).retrieve(list(questions), MINED)
         return [[passages[int(hit.passage.id)].id for hit in hits] for hits in found.hits]
 
     return rank

@@ -277,6 +277,29 @@ class TestMinePairs:
         assert negatives(found[0]) == "de" and found[0].answers == ("storks",)
         assert {"positive", "answer"} <= set(report.dropped)
 
+    @pytest.mark.parametrize("retriever", ["bm25", "twice"])
+    def test_words_rank_a_corpus_without_an_encoder_and_keep_their_matrix(
+        self, corpus: dict[str, Passage], tmp_path: Path, retriever: str
+    ) -> None:
+        file = tmp_path / "corpus.jsonl"
+        file.write_text("".join(json.dumps({"id": key, "text": text}) + "\n" for key, text in TEXTS.items()))
+        table = tmp_path / "c.toml"
+        table.write_text('[retrievers.twice]\nkind = "iterative"\nof = ["bm25"]\nrounds = 1\n')
+        config = load_config(
+            table, [f'data_dir="{tmp_path}"', f'corpus="{file}"', f'encoders.minilm.model="{tmp_path / "absent"}"']
+        )
+        pairs = [TrainingPair(HERON, corpus["a"])]
+        said: list[str] = []
+        settings = MiningSettings(negatives=3)
+        for _ in range(2):
+            found, _ = mine_pairs(pairs, config, retriever, settings, log=said.append, own_passages=False)
+            assert negatives(found[0]) == "bcd"
+        assert all("reading" in line and "without an encoder" in line for line in said) and len(said) == 2
+        assert len(list((tmp_path / "words").glob("*/bm25-*"))) == 1 and not (tmp_path / "indexes").exists()
+        elsewhere = [TrainingPair(HERON, Passage("x", "", "cut in another place"))]
+        mine_pairs(elsewhere, config, retriever, settings, log=said.append, own_passages=False)
+        assert "most positives (1 of 1)" in said[-1] and "--title-separator" in said[-1]
+
     def test_a_ranking_made_elsewhere_is_refused(self, corpus: dict[str, Passage], tmp_path: Path) -> None:
         file = tmp_path / "c.toml"
         file.write_text('[retrievers.run]\nkind = "trec_run"\npath = "x.run"\n')
