@@ -117,11 +117,13 @@ class Layers:
         for depth, key in enumerate(keys):
             node = self._step(node, keys[:depth], key, origin)
             if get_origin(_container(node)) is dict and depth + 1 < len(keys):
-                present = self.values.get(key, {})
-                if keys[depth + 1] not in present:
-                    name = f"{key}.{keys[depth + 1]}"
-                    close = _closest(keys[depth + 1], present)
-                    hint = _did_you_mean((key, close)) if close else ""
+                path, new = keys[: depth + 1], keys[depth + 1]
+                present = _at(self.values, path)
+                # A table of a new name lacks what it needs; a value, such as a column's name, is whole.
+                if new not in present and _table(get_args(node)[1]) is not None:
+                    close = _closest(new, present)
+                    hint = _did_you_mean((*path, close)) if close else ""
+                    name = ".".join((*path, new))
                     raise ConfigError(f'unknown setting "{name}"{hint} ({origin}); new ones are made in a file')
         if _table(node) is not None or get_origin(_container(node)) is dict:
             raise ConfigError(f"{'.'.join(keys)} is a table: set one of its keys ({origin})")
@@ -269,8 +271,9 @@ def _describe_one(detail: Any, layers: Layers) -> str:
 
 
 def _at(values: Mapping[str, Any], keys: Iterable[str]) -> Mapping[str, Any]:
+    """The table at a path; {} where nothing was set there."""
     for key in keys:
-        values = values[key]
+        values = values.get(key, {})
     return values
 
 

@@ -174,7 +174,7 @@ class TrainConfig(Table):
         seed: Of order, crops, negatives, dropout, adapters and draws.
         out: Folder of the training; "" needs --out.
         data_dir: Where weights are kept; "" is your cache folder.
-        encoder: Where it starts from.
+        encoder: Where it starts from; weights named without a preset are pooled, prefixed and cut as `mean` says.
     """
 
     similarity: Similarity = "cosine"
@@ -257,9 +257,13 @@ def load_train_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainC
 def load_as(kind: type[Training], path: str | Path, overrides: Sequence[str] = ()) -> Training:
     """The same for a tree that has more to say than how to train."""
     layers = Layers(kind, kind().model_dump(exclude_none=True))
+    default = layers.values["encoder"]["model"]
     layers.add_file(Path(path).expanduser())
     for override in overrides:
         layers.add_override(override)
+    encoder = layers.values["encoder"]
+    if encoder["model"] != default and not layers.was_set("encoder", "preset"):
+        del encoder["preset"]  # it is that of the default's weights, not of these
     config = validated(kind, layers)
     if not config.data.pairs and not config.data.hub:
         raise ConfigError(f"{path} names nothing to train on: set data.pairs to a file, or data.hub")
