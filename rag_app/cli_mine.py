@@ -49,7 +49,7 @@ def mine(
     ] = None,
     known: Annotated[
         list[str] | None,
-        typer.Option("--known", metavar="PAIRS", help="More pairs: positives and answers of the same queries."),
+        typer.Option("--known", metavar="PAIRS", help="More pairs, whose positives and answers count as well."),
     ] = None,
     evaluation: Annotated[
         list[str] | None,
@@ -61,20 +61,21 @@ def mine(
     from rag_app import console
     from rag_app.errors import ConfigError
     from rag_app.mine import check_out, mine_pairs
-    from rag_app.pair_sources import evaluation_questions, open_pairs, pairs_from_dataset
+    from rag_app.pair_sources import evaluation_questions, open_known, open_pairs, pairs_from_dataset
     from retriever.training.guard import drop_leaks
     from retriever.training.mining import MiningSettings
     from retriever.training.pairs import write_pairs
 
     settings = load_settings(config, set_, corpus, index)
     settings.retriever(retriever)  # a misspelt name should not have to wait for the data
+    columns = _columns(column)
     options = MiningSettings(negatives, depth, skip, margin, answer_filter)
     check_out(out, pairs)
     if supporting:
         found = pairs_from_dataset(pairs, settings, console.log, own_corpus=not corpus)
     else:
-        found = open_pairs(pairs, _columns(column), title_separator)
-    more = [pair for name in known or () for pair in open_pairs(name, {}, title_separator)]
+        found = open_pairs(pairs, columns, title_separator)
+    more = [pair for name in known or () for pair in open_known(name, columns, title_separator)]
     found, leaked = drop_leaks(found, evaluation_questions(evaluation or ()))
     if leaked:
         console.log(f"{len(leaked):,} pairs left out, since an evaluation asks their query")

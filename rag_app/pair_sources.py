@@ -12,6 +12,7 @@ from rag_app.config import Config
 from rag_app.errors import ConfigError
 from rag_app.stores import open_corpus
 from retriever.corpora.hub import PREFIX
+from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.training.pairs import TrainingPair, read_hub_pairs, read_pairs
 
@@ -32,6 +33,24 @@ def open_pairs(source: str, columns: Mapping[str, str], title_separator: str = "
         raise ConfigError(f"{source} is not of the form hub:NAME[:SUBSET][:SPLIT]")
     subset, split = rest if len(rest) == 2 else ("", rest[0] if rest else "")
     return read_hub_pairs(name, subset, split or "train", columns, title_separator=title_separator)
+
+
+def open_known(source: str, columns: Mapping[str, str], title_separator: str = "") -> list[TrainingPair]:
+    """Pairs as `open_pairs`, from a file that may have its columns named as `columns` says or as is usual.
+
+    Raises:
+        ConfigError: It can be read neither way; or as `open_pairs`.
+        RetrieverError: As `open_pairs`.
+    """
+    try:
+        return open_pairs(source, columns, title_separator)
+    except RetrieverError as renamed:
+        if not columns:
+            raise
+        try:
+            return open_pairs(source, {}, title_separator)
+        except RetrieverError as usual:
+            raise ConfigError(f"{renamed}; and without --column: {usual}") from usual
 
 
 def pairs_from_dataset(name: str, config: Config, log: Log, *, own_corpus: bool = False) -> list[TrainingPair]:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from rag_app.cli import app
 from rag_app.config import load_config
 from rag_app.errors import ConfigError
 from rag_app.mine import mine_pairs
@@ -247,7 +249,7 @@ def test_answers_of_other_pairs_are_taken_for_the_same_query() -> None:
     p = passage("p")
     others = [TrainingPair("Who wrote it", p, answers=("a",)), TrainingPair("who wrote it?", p, answers=("b", "a"))]
     pairs = [TrainingPair("who wrote it?", p), TrainingPair("who wrote it?", p, answers=("own",)), TrainingPair("x", p)]
-    assert [pair.answers for pair in answers_from(pairs, others)] == [("a", "b"), ("own",), ()]
+    assert [pair.answers for pair in answers_from(pairs, others)] == [("a", "b"), ("own", "a", "b"), ()]
 
 
 def test_bm25_over_a_pool_ranks_as_over_an_index(tmp_path: Path) -> None:
@@ -358,6 +360,28 @@ class TestCommand:
         assert done.returncode == 0, done.stderr
         assert [pair.query for pair in read_pairs(out)] == [HERON]
         assert "1 pairs left out, since an evaluation asks their query" in done.stderr
+
+    def test_known_pairs_have_the_columns_of_the_pairs_or_the_usual_ones(
+        self, corpus: dict[str, Passage], tmp_path: Path
+    ) -> None:
+        path, out = tmp_path / "renamed.jsonl", tmp_path / "mined.jsonl"
+        row = {"frage": HERON, "stelle": TEXTS["a"], "negatives": [TEXTS["e"]], "answers": ["spring"]}
+        others = [{"frage": other, "stelle": TEXTS[name]} for other, name in (("x", "b"), ("y", "c"), ("z", "d"))]
+        path.write_text("".join(json.dumps(own) + "\n" for own in (row, *others)))
+        renamed, usual, neither = (tmp_path / f"{name}.jsonl" for name in ("renamed-known", "usual", "neither"))
+        renamed.write_text(json.dumps({"frage": HERON, "stelle": TEXTS["b"]}) + "\n")
+        usual.write_text(json.dumps({"query": HERON, "positive": TEXTS["a"], "answers": ["storks"]}) + "\n")
+        neither.write_text(json.dumps({"q": HERON, "p": "x"}) + "\n")
+        runner = CliRunner()
+        command = ["mine", str(path), str(out), "--column", "query=frage", "--column", "positive=stelle"]
+        done = runner.invoke(app, [*command, "--known", str(renamed), "--known", str(usual)])
+        assert done.exit_code == 0, done.output
+        (pair, *_) = read_pairs(out)
+        assert [own.text for own in pair.negatives] == [TEXTS["e"], TEXTS["d"]] and pair.answers == ("spring", "storks")
+        done = runner.invoke(app, [*command, "--known", str(neither)])
+        assert isinstance(done.exception, ConfigError)
+        assert 'column "frage" (our query) is missing' in str(done.exception)
+        assert "without --column: " in str(done.exception)
 
     def test_mistakes_end_in_one_line(self, pairs: Path, tmp_path: Path) -> None:
         out = tmp_path / "mined.jsonl"

@@ -252,10 +252,13 @@ def _answer_tokens(answer: str) -> str:
 
 
 def answers_from(pairs: Sequence[TrainingPair], others: Iterable[TrainingPair]) -> list[TrainingPair]:
-    """Pairs that have no answers with those that other pairs give for the same query (`canonical`)."""
+    """Pairs with the answers that other pairs give for the same query (`canonical`) beside their own."""
     answers: dict[str, tuple[str, ...]] = {}
     for other in others:
         if other.answers:
             query = canonical(other.query)
-            answers[query] = tuple(dict.fromkeys((*answers.get(query, ()), *other.answers)))
-    return [pair if pair.answers else replace(pair, answers=answers.get(canonical(pair.query), ())) for pair in pairs]
+            answers[query] = (*answers.get(query, ()), *other.answers)
+    return [
+        replace(pair, answers=tuple(dict.fromkeys((*pair.answers, *answers.get(canonical(pair.query), ())))))
+        for pair in pairs
+    ]
