@@ -40,6 +40,7 @@ def train(
                 "steps": result.steps,
                 "best_step": result.best_step,
                 "dev": dict(result.best),
+                "untrained": dict(result.untrained),
                 "stopped_early": result.stopped_early,
                 "similarity": result.similarity.describe(),
                 "scale": result.scale,
@@ -48,6 +49,8 @@ def train(
         return
     first = next(iter(result.best.items()), None)
     score = f", {first[0]} {100 * first[1]:.2f}" if first else ""
+    if first and first[0] in result.untrained:
+        score += f" (untrained {100 * result.untrained[first[0]]:.2f})"
     early = "; stopped early" if result.stopped_early else ""
     encoder = settings.trained_encoder(result.folder)
     adapter = f", encoders.NAME.adapter = {encoder.adapter!r}" if encoder.adapter else ""

@@ -22,7 +22,7 @@ from rag_app.sweep_stages import stages
 from rag_app.train_config import TrainConfig
 from retriever.shards import write_atomically
 from retriever.similarity import NAMES
-from retriever.training.trainer import TrainingResult
+from retriever.training.result import TrainingResult
 
 if TYPE_CHECKING:
     from rag_app.config import Config
@@ -128,6 +128,7 @@ def _facts(config: TrainConfig, result: TrainingResult, out: Path) -> dict[str, 
         "stopped_early": result.stopped_early,
         "scale": result.scale,
         "dev": dict(result.best),
+        "untrained": dict(result.untrained),
     }
 
 

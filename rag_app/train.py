@@ -24,8 +24,9 @@ from retriever.shards import write_atomically
 from retriever.training.distributed import close, init_from_environment, wait_for_all, world
 from retriever.training.forward import check_lengths
 from retriever.training.pairs import TrainingPair, data_hash, read_hub_pairs, read_pairs, write_pairs
+from retriever.training.result import TrainingResult
 from retriever.training.settings import TrainingSettings
-from retriever.training.trainer import Report, Trainer, TrainingResult
+from retriever.training.trainer import Report, Trainer
 
 if TYPE_CHECKING:
     from retriever.encoder import Encoder

@@ -182,7 +182,7 @@ def test_the_command_prints_where_the_checkpoint_is(config: Path, tmp_path: Path
     ]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    assert "best after 2 of 2 steps, nDCG@10" in done.output
+    assert re.search(r"best after 2 of 2 steps, nDCG@10 [\d.]+ \(untrained [\d.]+\)", done.output)
     done = CliRunner().invoke(app, [*arguments, "--json"])
     assert json.loads(done.stdout)["best_step"] == 2
 

@@ -170,6 +170,16 @@ def test_patience_that_runs_out_at_the_last_step_stops_nothing_early(tmp_path: P
     assert (result.steps, result.best_step, result.stopped_early) == (6, 2, False)
 
 
+def test_a_best_checkpoint_below_the_untrained_encoder_is_told(tmp_path: Path, model: Path) -> None:
+    told, lines = iter([0.3487, 0.2756]), list[str]()
+    for _ in range(2):  # the second start reads the score before the first step from the snapshot
+        made = trainer(tmp_path / "t", model, {"steps": 1}, dev=lambda *_: {"score": next(told)}, log=lines.append)
+        assert made.run().untrained == {"score": 0.3487}
+        assert "untrained encoder is better: score 34.87 before the first step, 27.56 in the best" in lines.pop()
+    made = trainer(tmp_path / "u", model, {"steps": 1}, dev=lambda *_: {"score": 0.5}, log=lines.append)
+    assert made.run().setback == "" and not any("untrained" in line for line in lines)
+
+
 def test_the_matched_scale_is_as_sharp_as_cosine_at_twenty(tmp_path: Path, model: Path) -> None:
     result = run(tmp_path / "t", model, **{**PLAIN, "scale": "matched", "alpha": 20.0, "steps": 1})
     encoder, held = load_tiny(model), tiny_pairs(10, seed=1)

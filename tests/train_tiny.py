@@ -14,8 +14,9 @@ from retriever.similarity import Similarity, similarity_from_name
 from retriever.training.crops import CropSettings
 from retriever.training.lora import add_lora
 from retriever.training.projection import add_projection
+from retriever.training.result import TrainingResult
 from retriever.training.settings import LoraSettings, TrainingSettings
-from retriever.training.trainer import Trainer, TrainingResult
+from retriever.training.trainer import Trainer
 from tests.tiny_encoder import load_tiny, tiny_pairs
 
 SETTINGS: dict[str, Any] = {

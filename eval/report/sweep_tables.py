@@ -127,11 +127,16 @@ def _trainings(sweep: Sweep) -> Table:
             f"{own['best_step']:,} of {own['steps']:,}",
             f"{own['scale']:.4g}",
             f"{own['gamma_q']:.3f}, {own['gamma_d']:.3f}",
-            _percent(next(iter(own["dev"].values()), None)),
+            *(_percent(next(iter(own.get(scores, {}).values()), None)) for scores in ("untrained", "dev")),
         )
         for own in sweep.trainings
     ]
-    return Table("Trainings", ("trained for", "seed", "best step", "scale", "gammas", "development"), rows, names=2)
+    return Table(
+        "Trainings",
+        ("trained for", "seed", "best step", "scale", "gammas", "development, untrained", "development"),
+        rows,
+        names=2,
+    )
 
 
 def _overview(title: str, measure: str, rows: Sequence[Row], datasets: Sequence[str]) -> Table | None:

@@ -37,6 +37,7 @@ class Progress:
         best: Those scores.
         worse: Evaluations since then.
         stopped: Whether it stopped early here.
+        untrained: The development scores before the first step; None in snapshots of versions that did not keep them.
     """
 
     step: int
@@ -45,6 +46,7 @@ class Progress:
     best: Mapping[str, float] | None = None
     worse: int = 0
     stopped: bool = False
+    untrained: Mapping[str, float] | None = None
 
 
 def save(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from retriever.training.forward import Forward, check_lengths
 from retriever.training.masking import known_positives
 from retriever.training.optim import make_optimizer, rate_factor, set_rates
 from retriever.training.pairs import TrainingPair, data_hash
+from retriever.training.result import TrainingResult
 from retriever.training.settings import TrainingSettings
 from retriever.training.share import Share, share_of
 from retriever.training.teacher import make_teacher
@@ -50,29 +51,6 @@ Report = Callable[[int, int, Mapping[str, float]], None]
 
 STATE = "state"
 BEST = "best"
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """How a training ended.
-
-    Attributes:
-        folder: Of the best checkpoint.
-        steps: Updates done.
-        best_step: Updates that the best checkpoint had.
-        best: Its development scores; {} without any.
-        stopped_early: Whether patience ran out before the last step.
-        similarity: With the γ of the best checkpoint.
-        scale: Factor of the scores.
-    """
-
-    folder: Path
-    steps: int
-    best_step: int
-    best: Mapping[str, float]
-    stopped_early: bool
-    similarity: Similarity
-    scale: float
 
 
 class Trainer:
@@ -184,8 +162,8 @@ class Trainer:
         if self.settings.scale == "matched":
             self._loss.scale = self._match()
             self._log(f"scale matched to cosine's entropy at {self.settings.alpha:g}: {self._loss.scale:.4g}")
-        self._progress = snapshot.Progress(0, self._loss.scale)
         scores = self._scores()
+        self._progress = snapshot.Progress(0, self._loss.scale, untrained=scores)
         if self._world.is_first:
             self._figures.begin(list(scores))
         self._write_row({"step": 0, "alpha": self._loss.scale, **self._gammas(), **scores})
@@ -214,7 +192,7 @@ class Trainer:
                 save_merged(best, self.encoder, self._adapter)
         wait_for_all()
         manifest = manifest_of(best)
-        return TrainingResult(
+        result = TrainingResult(
             best,
             self._progress.step,
             manifest.step,
@@ -222,7 +200,11 @@ class Trainer:
             self._progress.stopped,
             Similarity(manifest.similarity, manifest.gamma_q, manifest.gamma_d),
             manifest.scale,
+            dict(self._progress.untrained or {}),
         )
+        if result.setback:
+            self._log(result.setback)
+        return result
 
     # --- one step ----------------------------------------------------------------------------------------------------
 
