@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +32,9 @@ from rag_app.cli_options import (
     load_settings,
     open_pipeline,
 )
+
+if TYPE_CHECKING:
+    from rag_app.pipeline import Pipeline
 
 app = typer.Typer(
     help="Question answering whose retriever knows that the length of an embedding matters.",
@@ -68,13 +72,14 @@ def ask(
         raise typer.BadParameter("the question is empty", param_hint="QUESTION")
     names = chosen_names(retriever, compare)
     with open_pipeline(load_settings(config, set_, corpus, index)) as pipeline:
-        answers = pipeline.compare(question, names or pipeline.config.page.retrievers[:1], k)
-        notes = [pipeline.notes(answer.retriever) for answer in answers]
+        names = names or list(pipeline.config.page.retrievers[:1])
+        answers = pipeline.compare(question, names, k)
+        _say_notes(pipeline, names)
     if json:
         console.print_json({"question": question, "answers": [answer.to_json() for answer in answers]})
     else:
-        for answer, own_notes in zip(answers, notes, strict=True):
-            console.print_answer(answer, notes=own_notes)
+        for answer in answers:
+            console.print_answer(answer)
     if all(answer.error for answer in answers):
         raise typer.Exit(1)
 
@@ -98,16 +103,25 @@ def search(
         raise typer.BadParameter("a question is empty", param_hint="QUESTIONS")
     names = chosen_names(retriever, compare)
     with open_pipeline(load_settings(config, set_, corpus, index)) as pipeline:
-        found = [pipeline.search(questions, name, k) for name in names or pipeline.config.page.retrievers[:1]]
-        notes = [pipeline.notes(answers[0].retriever) for answers in found]
+        names = names or list(pipeline.config.page.retrievers[:1])
+        found = [pipeline.search(questions, name, k) for name in names]
+        _say_notes(pipeline, names)
     for question, answers in zip(questions, zip(*found, strict=True), strict=True):
         if json:
             console.print_json({"question": question, "answers": [answer.to_json() for answer in answers]})
             continue
         if len(questions) > 1:
             console.out.print(question, style="bold underline", markup=False)
-        for answer, own_notes in zip(answers, notes, strict=True):
-            console.print_answer(answer, notes=own_notes)
+        for answer in answers:
+            console.print_answer(answer)
+
+
+def _say_notes(pipeline: Pipeline, names: Sequence[str]) -> None:
+    """What a person should know before reading anything into these retrievers' rankings, each note once."""
+    from rag_app import console
+
+    for note in dict.fromkeys(note for name in names for note in pipeline.notes(name)):
+        console.note(note)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,11 @@ LINE_SECONDS = 10
 def log(line: str) -> None:
     """A line about what is being done."""
     err.print(f"[dim]{escape(line)}[/dim]", highlight=False)
+
+
+def note(line: str) -> None:
+    """What a person should know before reading anything into the results."""
+    err.print(f"[yellow]note:[/yellow] {escape(line)}", highlight=False, soft_wrap=True)
 
 
 def fail(message: str) -> None:
@@ -104,7 +109,7 @@ def _progress_lines() -> StepProgress:
     return report
 
 
-def print_answer(answer: Answer, *, notes: Sequence[str] = ()) -> None:
+def print_answer(answer: Answer) -> None:
     """One retriever's answer with its passages and the factors of their scores."""
     title = f"[bold]{escape(answer.retriever)}[/bold]"
     if answer.error:
@@ -123,8 +128,6 @@ def print_answer(answer: Answer, *, notes: Sequence[str] = ()) -> None:
     if answer.timings:
         stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in answer.timings.items())
         out.print(f"[dim]seconds: {stages}[/dim]", highlight=False)
-    for note in notes:
-        out.print(f"[yellow]note:[/yellow] {escape(note)}", highlight=False)
     out.print()
 
 

@@ -80,3 +80,16 @@ def test_an_encoder_that_a_folder_lacks_is_told_and_can_be_added(config: Path, t
         stores.retriever("dot")
     assert CliRunner().invoke(app, [*command, "--encoder", "c"]).exit_code == 0
     assert stores.retriever("dot").index.folder == out / "c"
+
+
+@pytest.mark.parametrize("options", [["--json"], []])
+def test_what_an_encoder_was_not_trained_for_is_noted_once_whatever_is_printed(
+    config: Path, tmp_path: Path, options: list[str]
+) -> None:
+    settings = [f"data_dir={tmp_path / 'data'}", f"corpus={tmp_path / 'corpus.jsonl'}", "encoders.a.trained_for=qnorm"]
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    command = ["search", "w3 w4", "w9", "--retriever", "cosine", "--config", str(config), *arguments, *options]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("note:") == 1 and "trained for qnorm" in done.stderr
+    assert "note:" not in done.stdout and (not options or len(done.stdout.splitlines()) == 2)
