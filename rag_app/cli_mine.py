@@ -65,6 +65,7 @@ def mine(
     from retriever.training.guard import drop_leaks
     from retriever.training.mining import MiningSettings
     from retriever.training.pairs import write_pairs
+    from retriever.wording import counted
 
     settings = load_settings(config, set_, corpus, index)
     settings.retriever(retriever)  # a misspelt name should not have to wait for the data
@@ -78,7 +79,7 @@ def mine(
     more = [pair for name in known or () for pair in open_known(name, columns, title_separator)]
     found, leaked = drop_leaks(found, evaluation_questions(evaluation or ()))
     if leaked:
-        console.log(f"{len(leaked):,} pairs left out, since an evaluation asks their query")
+        console.log(f"{counted(len(leaked), 'pair')} left out, whose query an evaluation asks")
     if not found:
         raise ConfigError(f"no pair of {pairs} is left: --evaluation asks all their queries")
     with console.progress_bar() as progress:
@@ -97,7 +98,7 @@ def mine(
         console.print_json({"out": str(out), "leaked": len(leaked), "report": report.to_json()})
         return
     console.out.print(report.summary(), highlight=False, markup=False, soft_wrap=True)
-    console.out.print(f"{len(mined):,} pairs in {out}", highlight=False, markup=False, soft_wrap=True)
+    console.out.print(f"{counted(len(mined), 'pair')} in {out}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _columns(given: list[str] | None) -> dict[str, str]:

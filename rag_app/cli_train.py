@@ -24,6 +24,7 @@ def train(
     from rag_app.train import train as run
     from rag_app.train_config import load_train_config
     from retriever.training.distributed import started_first
+    from retriever.wording import counted
 
     settings = load_train_config(config, set_ or [])
     if out is None and not settings.out:
@@ -55,7 +56,7 @@ def train(
     encoder = settings.trained_encoder(result.folder)
     adapter = f", encoders.NAME.adapter = {encoder.adapter!r}" if encoder.adapter else ""
     console.out.print(
-        f"best after {result.best_step:,} of {result.steps:,} steps{score}{early}: {result.folder}\n"
+        f"best after {result.best_step:,} of {counted(result.steps, 'step')}{score}{early}: {result.folder}\n"
         f"to use it: encoders.NAME.model = {encoder.model!r}{adapter}, retrievers.NAME.similarity = {result.similarity.name!r}",
         highlight=False,
         markup=False,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from rag_app.sweep_stages import duration
 
 if TYPE_CHECKING:
     from rag_app.answers import Answer
@@ -51,7 +53,7 @@ def progress_bar() -> Iterator[StepProgress]:
     Where standard error is no terminal, a line every few seconds instead.
     """
     if not err.is_terminal:
-        yield _progress_lines()
+        yield progress_lines()
         return
     from rich.progress import (
         BarColumn,
@@ -66,7 +68,7 @@ def progress_bar() -> Iterator[StepProgress]:
 
     class Rate(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text("" if not task.speed else f"{task.speed:,.1f}/s")
+            return Text(_rate(task.speed or 0.0))
 
     columns = (
         TextColumn("{task.description}"),
@@ -77,21 +79,35 @@ def progress_bar() -> Iterator[StepProgress]:
     )
     with Progress(*columns, console=err, transient=False, speed_estimate_period=60) as bars:
         tasks: dict[str, Any] = {}
+        reached: dict[str, int] = {}
 
         def report(what: str, done: int, total: int | None) -> None:
             if what not in tasks:
                 tasks[what] = bars.add_task(what, total=total)
+            elif done < reached[what]:  # another of its kind, such as the next training of a sweep
+                bars.reset(tasks[what], total=total)
+            reached[what] = done
             bars.update(tasks[what], completed=done, total=max(total, done) if total else None)
 
         yield report
 
 
-def _progress_lines() -> StepProgress:
+def progress_lines(clock: Callable[[], float] = time.monotonic) -> StepProgress:
+    """Lines in place of bars.
+
+    Args:
+        clock: Seconds.
+    """
     last: dict[str, tuple[float, int]] = {}
     timed: set[str] = set()
+    reached: dict[str, int] = {}
 
     def report(what: str, done: int, total: int | None) -> None:
-        now = time.monotonic()
+        now = clock()
+        if done < reached.get(what, 0):  # another of its kind, such as the next training of a sweep
+            last.pop(what)
+            timed.discard(what)
+        reached[what] = done
         before, done_before = last.setdefault(what, (now, done))
         if now - before < LINE_SECONDS:
             return
@@ -100,13 +116,20 @@ def _progress_lines() -> StepProgress:
         rate = (done - done_before) / (now - before)
         pace = ""
         if what in timed:
-            pace = f", {rate:,.1f}/s"
+            pace = f", {_rate(rate)}" if rate else ""
             if total and rate and done < total:
-                pace += f", {(total - done) / rate / 60:.0f} min left"
+                pace += f", {duration((total - done) / rate)} left"
         timed.add(what)
         log(f"{what}: {done:,}{f' of {total:,}' if total else ''}{pace}")
 
     return report
+
+
+def _rate(a_second: float) -> str:
+    """As "3.2/s", or "one in 4.0 s"; "" for none."""
+    if not a_second:
+        return ""
+    return f"{a_second:,.1f}/s" if a_second >= 1 else f"one in {1 / a_second:,.1f} s"
 
 
 def print_answer(answer: Answer) -> None:

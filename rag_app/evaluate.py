@@ -27,6 +27,9 @@ from rag_app.stores import StepProgress
 SAMPLED_PASSAGES = 1000
 """Of each corpus, for the plot of norms against lengths."""
 
+STEPS = ("answers", "rankings")
+"""What `run` counts as it asks; the second where no reader is asked."""
+
 LARGEST_SCAN = 1_000_000
 """Passages; a larger corpus is not read through for answers, and reports don't tell whether it has them."""
 
@@ -104,7 +107,7 @@ def run(
             corpus_facts=lambda dataset: corpus_facts(bench, config, dataset),
             pair_sets=pairs,
             score_pairs=lambda: score_pairs(config, bench, pairs),
-            progress=None if progress is None else lambda done, total: progress("answers", done, total),
+            progress=None if progress is None else lambda done, total: progress(STEPS[not settings.read], done, total),
             on_message=log,
             retry_errors=retry_errors,
             stop=stop,

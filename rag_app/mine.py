@@ -19,6 +19,7 @@ from retriever.training.masking import known_positives
 from retriever.training.mining import MiningReport, MiningSettings, answers_from, mine
 from retriever.training.pairs import TrainingPair, passages_of
 from retriever.training.pool import PassagePool, bm25_over
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from retriever.encoder import Encoder
@@ -68,7 +69,7 @@ def mine_pairs(
     tell = None if progress is None else lambda done, total: progress("queries", done, total)
     if own_passages and table.kind == "bm25":
         passages = passages_of(pairs)
-        log(f"ranking the pairs' own {len(passages):,} passages by {retriever}")
+        log(f"ranking the pairs' own {counted(len(passages), 'passage')} by {retriever}")
         with bm25_over(passages, BM25Settings(table.k1, table.b, table.stemmer), retriever) as words:
             return mine(pairs, words, settings, tell, known=positives, reserved=reserved)
     if own_passages:
@@ -90,7 +91,7 @@ def _over_own(passages: Sequence[Passage], config: Config, log: Log) -> Config:
     """The configuration over a file of these passages in the data folder, so that their index is made but once."""
     folder = config.resolved_data_dir() / "mining"
     path = folder / f"pairs-{PassagePool(passages, folder).fingerprint}.jsonl"
-    log(f"ranking the pairs' own {len(passages):,} passages, kept in {path}")
+    log(f"ranking the pairs' own {counted(len(passages), 'passage')}, kept in {path}")
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         lines = (

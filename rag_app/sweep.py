@@ -23,6 +23,7 @@ from rag_app.train_config import TrainConfig
 from retriever.shards import write_atomically
 from retriever.similarity import NAMES
 from retriever.training.result import TrainingResult
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from rag_app.config import Config
@@ -75,7 +76,8 @@ def sweep(
     wanted = [one_training(config, similarity, seed) for seed in seeds for similarity in similarities]
     if plan is not None:
         read = "" if plan.reading is None else f", then answers on {', '.join(plan.reading.names)}"
-        log(f"{len(wanted)} trainings, then {len(wanted) + 1} rankings on {', '.join(plan.ranking.names)}{read}")
+        trainings, rankings = counted(len(wanted), "training"), counted(len(wanted) + 1, "ranking")
+        log(f"{trainings}, then {rankings} on {', '.join(plan.ranking.names)}{read}")
     found: list[tuple[TrainConfig, TrainingResult]] = []
     for own in stages("training", wanted, lambda own: f"{own.similarity}, seed {own.seed}", log):
         folder, mined = out / TRAININGS / f"{own.similarity}-{own.seed}", out / TRAININGS

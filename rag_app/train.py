@@ -19,7 +19,7 @@ from rag_app.config_tables import EvalConfig, PageConfig, RetrieverConfig
 from rag_app.errors import ConfigError
 from rag_app.stores import StepProgress, load_configured_encoder
 from rag_app.train_config import TrainConfig
-from rag_app.train_dev import MEASURE, DevScorer, DevSet, hold_out, read_dev_set
+from rag_app.train_dev import CORRELATION, MEASURE, DevScorer, DevSet, hold_out, read_dev_set
 from retriever.shards import write_atomically
 from retriever.training.distributed import close, init_from_environment, wait_for_all, world
 from retriever.training.forward import check_lengths
@@ -27,6 +27,7 @@ from retriever.training.pairs import TrainingPair, data_hash, read_hub_pairs, re
 from retriever.training.result import TrainingResult
 from retriever.training.settings import TrainingSettings
 from retriever.training.trainer import Report, Trainer
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from retriever.encoder import Encoder
@@ -137,12 +138,12 @@ def _prepare(
         pairs = read_pairs(data.pairs, columns=data.columns, title_separator=data.title_separator)
     else:
         pairs = read_hub_pairs(data.hub, data.subset, data.split, data.columns, title_separator=data.title_separator)
-    log(f"{len(pairs):,} pairs of {data.pairs or data.hub}")
+    log(f"{counted(len(pairs), 'pair')} of {data.pairs or data.hub}")
     sets = [read_dev_set(name, table, dev.seed) for name, table in dev.datasets.items()]
     asked = [*asked, *evaluation_questions(data.evaluation), *(q.question for own in sets for q in own.questions)]
     pairs, leaked = drop_leaks(pairs, asked)
     if leaked:
-        log(f"{len(leaked):,} pairs left out, since an evaluation asks their query")
+        log(f"{counted(len(leaked), 'pair')} left out, whose query an evaluation asks")
     if 0 < data.n < len(pairs):
         drawn = np.sort(np.random.default_rng(config.seed).permutation(len(pairs))[: data.n])
         pairs = [pairs[position] for position in drawn]
@@ -152,9 +153,10 @@ def _prepare(
         pairs, held, own_set = hold_out(pairs, dev.queries, dev.pool, dev.seed)
         sets.insert(0, own_set)
         if shared := before - len(pairs) - len(held):
-            log(f"{shared:,} pairs left out, since their passage answers a held-out query")
+            log(f"{counted(shared, 'pair')} left out, whose passage answers a held-out query")
     for own in sets:
-        log(f"development set {own.name}: {len(own.questions):,} queries, {len(own.passages):,} passages")
+        queries, passages = counted(len(own.questions), "query", "queries"), counted(len(own.passages), "passage")
+        log(f"development set {own.name}: {queries}, {passages}")
     return pairs, sets, held
 
 
@@ -280,8 +282,9 @@ def _plan(encoder: Encoder, pairs: Sequence[TrainingPair], settings: TrainingSet
     what = f"LoRA of rank {settings.lora.rank}" if settings.lora else "all weights"
     negatives = sum(min(len(pair.negatives), settings.hard_negatives) for pair in pairs) / len(pairs)
     return (
-        f"training {encoder.name} for {settings.similarity.name}: {what} ({trained:,} parameters), {len(pairs):,} pairs "
-        f"with {negatives:.1f} hard negatives each, {steps:,} steps of {settings.batch_size} queries"
+        f"training {encoder.name} for {settings.similarity.name}: {what} ({counted(trained, 'parameter')}), "
+        f"{counted(len(pairs), 'pair')} with {negatives:.1f} hard negatives each, {counted(steps, 'step')} of "
+        f"{settings.batch_size} queries"
     )
 
 
@@ -289,12 +292,13 @@ def _reporter(settings: TrainingSettings, log: Log, progress: StepProgress) -> R
     def report(done: int, steps: int, figures: Mapping[str, float]) -> None:
         progress("training", done, steps)
         if done == 0 or MEASURE in figures or done % max(1, steps // _LINES) == 0:
-            log(f"step {done:,}: {_line(settings, figures)}")
+            log(f"step {done:,}: {figures_line(settings, figures)}")
 
     return report
 
 
-def _line(settings: TrainingSettings, figures: Mapping[str, float]) -> str:
+def figures_line(settings: TrainingSettings, figures: Mapping[str, float]) -> str:
+    """A step's figures in words: of its batch, then of each development set."""
     shown = []
     if "loss" in figures:
         shown.append(f"loss {figures['loss']:.3f}, entropy {figures['entropy']:.2f}")
@@ -306,8 +310,8 @@ def _line(settings: TrainingSettings, figures: Mapping[str, float]) -> str:
     for name, value in figures.items():
         if MEASURE in name:
             shown.append(f"{name} {100 * value:.2f}")
-        elif name.endswith(" norm_length_corr"):
-            shown.append(f"norms with length {value:+.2f}")
+        elif name.endswith(CORRELATION) and not math.isnan(value):
+            shown.append(f"{name.removesuffix(CORRELATION).strip() or 'development'} norms with length {value:+.2f}")
     return ", ".join(shown)
 
 

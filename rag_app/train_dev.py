@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 MEASURE = "nDCG@10"
 _DEPTH = 10
+CORRELATION = "dev norm_length_corr"
+"""The pool's norms with log length; behind the set's name where there are several."""
+
 # The log has columns of these names for the batch.
-_DEV_NAMES = {"norm_mean": "dev norm_mean", "norm_cv": "dev norm_cv", "norm_length_corr": "dev norm_length_corr"}
+_DEV_NAMES = {"norm_mean": "dev norm_mean", "norm_cv": "dev norm_cv", "norm_length_corr": CORRELATION}
 
 
 @dataclass(frozen=True, slots=True)

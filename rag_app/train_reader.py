@@ -24,6 +24,7 @@ from rag_app.weights import model_hash, resolve
 from rag_app.words import stores_for_ranking
 from retriever.shards import hash_file, write_json
 from retriever.training.guard import canonical
+from retriever.wording import counted
 
 MINED = 30
 """Passages that are ranked for each question; the distractors come from these."""
@@ -151,7 +152,8 @@ def train_reader(
         examples, _ranker(examples, config, settings.retriever, folder, log, progress), recipe, config.prompt
     )
     log(
-        f"{len(examples)} questions, asked {sum(len(c.branches) for c in contexts)} times over {len(contexts)} contexts"
+        f"{counted(len(examples), 'question')}, asked {counted(sum(len(c.branches) for c in contexts), 'time')} over "
+        f"{counted(len(contexts), 'context')}"
     )
     tune = tuning.TuningSettings(seed=settings.seed, **settings.tuning.model_dump())
     with quiet_transformers():
@@ -172,7 +174,7 @@ def train_reader(
             log(f"update {done:,} of {total:,}: loss {loss:.3f} nats a token")
 
     tuner = tuning.Tuner(model, [tuning.encode(c, tokenizer) for c in contexts], tune, folder, told)
-    log(f"{tuner.steps} updates" + (f", {tuner.done} of them done before" if tuner.done else ""))
+    log(counted(tuner.steps, "update") + (f", {tuner.done} of them done before" if tuner.done else ""))
     tuner.run()
     if dev:
         scores["after"] = _told("after", tuning.evaluate(model, dev), log)

@@ -81,7 +81,7 @@ def test_both_sides_are_trained_and_ranked_on_the_questions_at_hand(root: Path, 
     command = (root / "asked.jsonl", "--pilot", root / "pilot.toml", "--out", root / "out", *model)
     done = magrag(root, *command)
     assert done.exit_code == 0, done.output
-    assert "1 pairs left out, since an evaluation asks their query" in done.output
+    assert "1 pair left out, whose query an evaluation asks" in done.output
     written = json.loads((root / "out/diagnosis.json").read_text(), parse_constant=pytest.fail)
     pilot = written["figures"]["pilot"]
     judged = [Passage(row["id"], row["title"], row["text"]) for row in rows_of(root / "out/pilot/passages.jsonl")]

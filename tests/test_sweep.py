@@ -243,7 +243,7 @@ def test_no_training_sees_what_is_evaluated(root: Path, tmp_path: Path) -> None:
         "training.eval_every=0", "dev.queries=0", asking=["eval.n=2", "sweep.read=[]"], told=told,
     )  # fmt: skip
     assert "71 pairs of" in "\n".join(told)
-    assert "11 pairs left out, since an evaluation asks their query" in told
+    assert "11 pairs left out, whose query an evaluation asks" in told
     (mined,) = (tmp_path / "out/train").glob("mined-*.jsonl")
     assert [own["query"] for own in rows_of(mined)] == [own["query"] for own in rows[:60]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import socket
@@ -24,7 +25,7 @@ from rag_app.config import load_config
 from rag_app.config_layers import setting_paths
 from rag_app.errors import ConfigError
 from rag_app.stores import load_configured_encoder
-from rag_app.train import train
+from rag_app.train import figures_line, train
 from rag_app.train_config import TrainConfig, load_train_config
 from rag_app.train_dev import DevScorer, DevSet, hold_out, read_dev_set
 from retriever.passages import Passage
@@ -135,7 +136,7 @@ def test_a_whole_training_and_the_same_again(config: Path, tmp_path: Path) -> No
     out = tmp_path / "out"
     result, told = run(config, out, "similarity=qnorm", "mining.kind=bm25", "mining.negatives=3")
     lines = "\n".join(told)
-    assert "60 pairs of" in lines and "1 pairs left out, since an evaluation asks their query" in lines
+    assert "60 pairs of" in lines and "1 pair left out, whose query an evaluation asks" in lines
     assert "49 pairs with 2.0 hard negatives each, 4 steps of 8 queries" in lines
     assert "step 0: nDCG@10 " in lines and "nDCG@10 cosine" in lines
     assert result.steps == 4 and result.best_step in (2, 4) and not result.stopped_early
@@ -294,6 +295,7 @@ def recipe(tmp_path: Path, model: Path, *overrides: str) -> tuple[Any, list[str]
 def test_the_shipped_recipe_starts_and_matches_its_scale_on_what_training_sees(tmp_path: Path, model: Path) -> None:
     result, told = recipe(tmp_path, model)
     assert result.steps == 1 and any(line.startswith("scale matched") for line in told)
+    assert not any("nan" in line for line in told)  # all norms are 1 before the first step
     pairs = read_pairs(tmp_path / "recipe.jsonl")
     kept, held, _ = hold_out(pairs, 200, 500, 0)
     assert max(Counter(pair.query for pair in held).values()) > 1
@@ -321,6 +323,12 @@ def test_dense_mining_ranks_with_the_encoder_that_is_there(config: Path, tmp_pat
     _, told = run(config, tmp_path / "out", "mining.kind=dense", "mining.negatives=3", "training.steps=1")
     assert (tmp_path / "out" / "mined.jsonl").is_file()
     assert sum(line.startswith("loading encoder") for line in told) == 1
+
+
+def test_a_line_says_whose_norms_it_tells_of_and_nothing_of_those_that_do_not_vary() -> None:
+    figures = {"nDCG@10": 0.5, "held-out dev norm_length_corr": 0.25, "nq dev norm_length_corr": math.nan}
+    line = figures_line(TrainConfig().settings(), figures)
+    assert line == "nDCG@10 50.00, held-out norms with length +0.25"
 
 
 def test_development_scores_are_ndcg_over_the_whole_pool(model: Path) -> None:

@@ -359,7 +359,7 @@ class TestCommand:
         done = magrag("mine", pairs, out, "--evaluation", asked)
         assert done.returncode == 0, done.stderr
         assert [pair.query for pair in read_pairs(out)] == [HERON]
-        assert "1 pairs left out, since an evaluation asks their query" in done.stderr
+        assert "1 pair left out, whose query an evaluation asks" in done.stderr
 
     def test_known_pairs_have_the_columns_of_the_pairs_or_the_usual_ones(
         self, corpus: dict[str, Passage], tmp_path: Path

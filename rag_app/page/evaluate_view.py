@@ -18,6 +18,7 @@ from eval.report.tables import NONE, Table, number
 from eval.runs import RunSummary
 from eval.summary import Metrics
 from eval.view import RunView
+from rag_app.evaluate import STEPS
 from rag_app.page.evaluation import Status
 from rag_app.page.progress import pace, render_progress
 
@@ -54,7 +55,7 @@ def _going_on(status: Status) -> str:
         return f"{_count(status)}; pausing after the batch that is being answered"
     if not status.step:
         return f"Getting ready: {status.line}" if status.line else "Getting ready"
-    if status.step != "answers":
+    if status.step not in STEPS:
         return f"Before the questions, {status.step}: {_count(status)}{pace(status.rate, status.seconds_left)}"
     if status.total is not None and status.done >= status.total:
         return f"{_count(status)}; now a few are asked again to see whether answers repeat, and the report is written"

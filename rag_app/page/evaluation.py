@@ -19,7 +19,7 @@ from eval.errors import Stopped
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.errors import ConfigError, in_words
-from rag_app.evaluate import run
+from rag_app.evaluate import STEPS, run
 from rag_app.experiment import open_experiment, question_sets
 from rag_app.pipeline import Pipeline
 
@@ -115,7 +115,7 @@ class Status:
         owner: Who may pause it.
         plan: What it asks.
         run: Its folder's name.
-        step: What is counted now: "answers", or what comes before them ("passages" of an index); "" before and after.
+        step: What is counted now: "answers" or "rankings", or what comes before them ("passages" of an index); "" before and after.
         done: Of the step.
         total: Of the step; None where nobody knows.
         rate: A second, over the last `PACE_S`; None where too little was done to tell.
@@ -272,7 +272,7 @@ class Desk:
             self._status = replace(self._status, line=line)
 
     def _progress(self, what: str, done: int, total: int | None) -> None:
-        if what != "answers" and self._stop.is_set():
+        if what not in STEPS and self._stop.is_set():
             # An index that is being built goes on from its last shard.
             raise Stopped("the evaluation was asked to stop")
         with self._lock:

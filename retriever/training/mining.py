@@ -22,6 +22,7 @@ from retriever.passages import Passage
 from retriever.training.guard import canonical
 from retriever.training.masking import known_positives, passage_keys
 from retriever.training.pairs import TrainingPair
+from retriever.wording import counted
 
 # Words are tokens; where words aren't spaced (Thai, Lao, Khmer, Burmese, kana, Han) each character is one.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -96,13 +97,19 @@ class MiningReport:
     def summary(self) -> str:
         """One paragraph for people."""
         reasons = ", ".join(f"{_REASONS[name]} {count:,}" for name, count in self.dropped.most_common()) or "none"
-        lines = [f"{self.pairs:,} pairs: {self.mined:,} negatives mined, {self.given:,} given; left out: {reasons}"]
+        lines = [
+            f"{counted(self.pairs, 'pair')}: {counted(self.mined, 'negative')} mined, {self.given:,} given; left out: {reasons}"
+        ]
         if self.short:
-            lines.append(f"{self.short:,} pairs have fewer than were asked for, {self.bare:,} of them none")
+            lines.append(
+                f"{counted(self.short, 'pair')} with fewer than were asked for, {self.bare:,} of them with none"
+            )
         if self.beyond:
             lines.append(f"{self.beyond:,} pairs whose own positive was not within the ranks looked at")
         if self.unanswered:
-            lines.append(f"{self.unanswered:,} pairs have no answers, so some of their negatives may answer them")
+            lines.append(
+                f"{counted(self.unanswered, 'pair')} without answers, so some of the negatives may answer the query"
+            )
         return "\n".join(lines)
 
 
