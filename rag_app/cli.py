@@ -47,6 +47,9 @@ app = typer.Typer(
 # What typer makes of Ctrl-C.
 INTERRUPTED = 130
 
+# What typer raises for arguments that it cannot use: click's, or that of its own copy of click, by its version.
+WrongArguments: type[Exception] = typer.BadParameter.__mro__[1]
+
 
 @app.callback()
 def common(debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False) -> None:
@@ -250,12 +253,15 @@ def main() -> None:
     debug = "--debug" in arguments
     # --debug may stand anywhere on the line, since people add it to a command that failed.
     sys.argv[1:] = ["--debug"] * debug + [argument for argument in arguments if argument != "--debug"]
+    if not sys.argv[1:]:
+        sys.argv.append("--help")
     try:
-        app()
-    except SystemExit as exit:
-        if exit.code != INTERRUPTED:
-            raise
-        _stop("stopped; the same command again continues where it can", 1)
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            _stop("stopped; the same command again continues where it can", 1)
+        raise SystemExit(code)
+    except WrongArguments as error:
+        _stop(_usage(error), 2)
     except Exception as error:
         if debug:
             raise
@@ -269,6 +275,12 @@ def main() -> None:
         if isinstance(error, OSError):
             _stop(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
         _stop(f"unexpected {type(error).__name__}: {error}; run again with --debug to see where", 1)
+
+
+def _usage(error: Any) -> str:
+    """What click says of arguments, in one line that names the help."""
+    path = error.ctx.command_path if error.ctx else "magrag"
+    return f"{error.format_message().rstrip('.')}; `{path} --help` says what there is"
 
 
 def _stop(message: str, code: int) -> None:

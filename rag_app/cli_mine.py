@@ -77,7 +77,7 @@ def mine(
     else:
         found = open_pairs(pairs, columns, title_separator)
     more = [pair for name in known or () for pair in open_known(name, columns, title_separator)]
-    found, leaked = drop_leaks(found, evaluation_questions(evaluation or ()))
+    found, leaked = drop_leaks(found, evaluation_questions(evaluation or (), "--evaluation"))
     if leaked:
         console.log(f"{counted(len(leaked), 'pair')} left out, whose query an evaluation asks")
     if not found:

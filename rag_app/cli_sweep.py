@@ -70,6 +70,8 @@ def sweep(
 
 
 def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise typer.BadParameter(f"must be whole numbers separated by commas, got {text!r}", param_hint="--seeds")
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise typer.BadParameter(
+            f"must be whole numbers below 2^32 with commas between them, got {text!r}", param_hint="--seeds"
+        )
     return int(text)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rag_app.config_layers import Layers, validated
-from rag_app.config_tables import Count, Share, Table
+from rag_app.config_tables import Count, Seed, Share, Table
 from rag_app.train_config import Beta, Natural, NotNegative, Positive
 
 Direction = Literal["both", "text_to_image", "image_to_text"]
@@ -39,7 +39,7 @@ class ClipDataConfig(Table):
     """
 
     kind: Literal["shapes", "pictures"] = "shapes"
-    seed: Natural = 0
+    seed: Seed = 0
     train: Natural = 4000
     test: Natural = 400
     evaluate: Literal["test", "dev"] = "test"
@@ -137,7 +137,7 @@ class GridConfig(Table):
         "dnorm",
         "dot",
     )
-    seeds: Annotated[tuple[Natural, ...], Field(strict=False, min_length=1)] = (0, 1)
+    seeds: Annotated[tuple[Seed, ...], Field(strict=False, min_length=1)] = (0, 1)
 
 
 class ClipConfig(Table):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rag_app.config_layers import nearest
-from rag_app.config_tables import CLOSED_BOOK, Kind, RetrieverConfig
+from rag_app.config_tables import CLOSED_BOOK, EncoderConfig, Kind, RetrieverConfig
 
 if TYPE_CHECKING:
     from rag_app.config import Config
@@ -159,11 +159,16 @@ def _rule_problems(place: str, rule: str) -> Iterable[str]:
 
 
 def _encoder_problems(config: Config) -> Iterable[str]:
+    for name, encoder in config.encoders.items():
+        yield from preset_problems(f"encoders.{name}", encoder)
+
+
+def preset_problems(table: str, encoder: EncoderConfig) -> Iterable[str]:
+    """A preset that there is not."""
     from retriever.encoder import PRESETS
 
-    for name, encoder in config.encoders.items():
-        if encoder.preset not in PRESETS:
-            yield f"encoders.{name}.preset: {unknown('preset', encoder.preset, PRESETS)}"
+    if encoder.preset not in PRESETS:
+        yield f"{table}.preset: {unknown('preset', encoder.preset, PRESETS)}"
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -222,7 +222,10 @@ def validated(root: type[Tree], layers: Layers) -> Tree:
 
 def describe(error: ValidationError, layers: Layers) -> str:
     """The first mistakes of a validation in one line."""
-    lines = [_describe_one(detail, layers) for detail in error.errors(include_url=False)]
+    details = error.errors(include_url=False)
+    # A list one of whose values is wrong is also told to be too short, since the value does not count.
+    inner = {detail["loc"][:-1] for detail in details}
+    lines = [_describe_one(own, layers) for own in details if own["type"] != "too_short" or own["loc"] not in inner]
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
     return "; ".join(lines[:3]) + more
 
@@ -245,6 +248,11 @@ def _describe_one(detail: Any, layers: Layers) -> str:
     if kind == "value_error":
         return str(context["error"]) + layers.origin(str(context["error"]))
     place = layers.origin(path)
+    if kind == "missing" and isinstance(detail["loc"][-1], int):
+        path = ".".join(keys[:-1])
+        return f"{path} must have at least {detail['loc'][-1] + 1} values, got {show(value)}{layers.origin(path)}"
+    if kind == "too_long":
+        return f"{path} must have at most {context['max_length']} values, got {show(value)}{place}"
     if kind == "missing":
         # A table that lacks what every table needs is often a misspelt one.
         table, name = keys[:-2], keys[-2]
@@ -254,7 +262,8 @@ def _describe_one(detail: Any, layers: Layers) -> str:
         return f"{path} is missing: [{'.'.join(keys[:-1])}] needs it{hint}" + (f" ({below})" if below else "")
     if kind in _BOUNDS:
         words, key = _BOUNDS[kind]
-        return f"{path} must be {words} {context[key]:g}, got {show(value)}{place}"
+        bound = context[key]
+        return f"{path} must be {words} {bound if isinstance(bound, int) else f'{bound:g}'}, got {show(value)}{place}"
     if kind == "literal_error":
         options = re.findall(r"'([^']*)'", context["expected"])
         hint = nearest(value, options) if isinstance(value, str) else ""

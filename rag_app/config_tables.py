@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Similarity = Literal["cosine", "dot", "qnorm", "dnorm", "learnable"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+# What every library takes that draws something here.
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
 Kind = Literal["dense", "bm25", "hybrid", "rerank", "iterative", "trec_run"]
 
@@ -181,7 +183,7 @@ class DecodingConfig(Table):
 
     max_tokens: Count = 32
     temperature: Annotated[float, Field(ge=0)] = 0.0
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
 
 
 class DataSetConfig(Table):
@@ -248,7 +250,7 @@ class EvalConfig(Table):
     measures: Annotated[tuple[str, ...], Field(strict=False)] = ("nDCG@10", "RR@10", "R@20")
     rule: str = ""
     batch_size: Count = 32
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
     read: bool = True
     recheck: Annotated[int, Field(ge=0)] = 16
     cache: bool = True

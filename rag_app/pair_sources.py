@@ -98,18 +98,22 @@ def pairs_from_dataset(name: str, config: Config, log: Log, *, own_corpus: bool 
     return pairs
 
 
-def evaluation_questions(names: Iterable[str]) -> list[str]:
+def evaluation_questions(names: Iterable[str], setting: str = "data.evaluation") -> list[str]:
     """The questions (of sentence pairs, both sides) of evaluation sets, for `retriever.training.guard.drop_leaks`.
 
     Args:
         names: As for `magrag eval`.
+        setting: Where they were named, for errors.
 
     Raises:
         EvalError: A set cannot be read.
     """
     found: list[str] = []
     for name in names:
-        dataset = load_dataset(resolve_spec(name))
+        try:
+            dataset = load_dataset(resolve_spec(name))
+        except EvalError as error:
+            raise type(error)(f"{setting}: {error}") from error
         if isinstance(dataset, PairSet):
             found += [text for pair in dataset.pairs for text in (pair.text1, pair.text2)]
         else:

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from rag_app.config import Config
-from rag_app.config_tables import Table
+from rag_app.config_tables import Seed, Table
 from rag_app.train_config import Natural, TrainConfig, load_as
 
 
@@ -22,9 +22,9 @@ class PilotTable(Table):
         seed: Of that draw.
     """
 
-    seeds: Annotated[tuple[Natural, ...], Field(min_length=1, strict=False)] = (0, 1)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, strict=False)] = (0, 1)
     others: Natural = 1000
-    seed: Natural = 0
+    seed: Seed = 0
 
     @model_validator(mode="after")
     def _each_once(self) -> PilotTable:

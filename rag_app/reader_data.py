@@ -73,14 +73,17 @@ def read_examples(path: Path) -> list[ReaderExample]:
                 number += 1
                 row = json.loads(line)
                 passages = tuple(_passage(passage) for passage in row["passages"])
+                if not isinstance(row["answers"], list):
+                    raise TypeError("answers must be a list")
                 examples.append(ReaderExample(row["question"].strip(), tuple(row["answers"]), passages))
                 if not passages or not examples[-1].answers:
                     raise ValueError("passages and answers must not be empty")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f'"{error.args[0]}" is missing' if isinstance(error, KeyError) else error
         raise ConfigError(
-            f"{path}, line {number}: {type(error).__name__}: {error}; a line is {{question, answers, passages: [{{title, text}}]}}"
+            f"{path}, line {number}: {what}; a line is {{question, answers, passages: [{{title, text}}]}}"
         ) from error
     return examples
 

@@ -195,8 +195,14 @@ def indexes_in(folder: Path) -> list[str]:
     return sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
 
 
-def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
+def load_configured_encoder(name: str, config: Config, log: Log, *, table: str = "") -> Encoder:
     """The encoder that table [encoders.NAME] describes.
+
+    Args:
+        name: Of the table.
+        config: Has it.
+        log: Told, in a line, what is loaded.
+        table: What errors call it, where people write it elsewhere.
 
     Raises:
         ConfigError: No such table.
@@ -204,17 +210,18 @@ def load_configured_encoder(name: str, config: Config, log: Log) -> Encoder:
         RetrieverError: They cannot be loaded as the table says.
     """
     settings: EncoderConfig = config.encoder(name)
+    table = table or f"encoders.{name}"
     data_dir = config.resolved_data_dir()
-    folder = resolve(settings.model, data_dir=data_dir, log=log, setting=f"encoders.{name}.model")
+    folder = resolve(settings.model, data_dir=data_dir, log=log, setting=f"{table}.model")
     fingerprint = model_hash(folder, data_dir=data_dir)
     if (folder / "adapter_config.json").is_file():
         raise ConfigError(
-            f"encoders.{name}.model = {settings.model!r} is an adapter: name the model it was trained on there, and the "
-            f"adapter as encoders.{name}.adapter"
+            f"{table}.model = {settings.model!r} is an adapter: name the model it was trained on there, and the "
+            f"adapter as {table}.adapter"
         )
     adapter, called = None, settings.model
     if settings.adapter:
-        setting = f"encoders.{name}.adapter"
+        setting = f"{table}.adapter"
         adapter = find_adapter(settings.adapter, setting)
         check_base(adapter, folder, settings.model, setting, data_dir)
         fingerprint = f"{fingerprint}+{model_hash(adapter)}"

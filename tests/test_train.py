@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from rag_app.cli import app
 from rag_app.config import load_config
 from rag_app.config_layers import setting_paths
-from rag_app.errors import ConfigError
+from rag_app.errors import USER_ERRORS, ConfigError
 from rag_app.stores import load_configured_encoder
 from rag_app.train import figures_line, train
 from rag_app.train_config import TrainConfig, load_train_config
@@ -125,11 +125,30 @@ def test_mistakes_in_a_configuration_are_told_in_one_line(tmp_path: Path) -> Non
         ("[data]\npairs = 'x'\n", ["training.betas=[0.9,1.0]"], r"training.betas.* must be less than 1, got 1.0"),
         ("[data]\npairs = 'x'\n", ["training.betas=[-0.1,0.9]"], r"training.betas.* must be at least 0, got -0.1"),
         ("[data]\npairs = 'x'\n", ["similarity=qnrm"], r'similarity must be one of .*; did you mean "qnorm"\?'),
+        (
+            "[data]\npairs = 'x'\n",
+            ["training.betas=[0.9]"],
+            r"^training.betas must have at least 2 values, got \[0.9\]",
+        ),
+        ("[data]\npairs = 'x'\n", ["training.betas=[0.9,0.9,0.9]"], "^training.betas must have at most 2 values"),
+        ("[data]\npairs = 'x'\n", ["seed=99999999999999999999"], "^seed must be at most 4294967295, got 9"),
+        ("[data]\npairs = 'x'\n", ["encoder.preset=minlm"], r'^encoder.preset: there is no preset .* mean "minilm"'),
         ("", [], "names nothing to train on: set data.pairs"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=message):
             load_train_config(path, overrides)
+
+
+def test_mistakes_in_what_a_training_needs_are_told_by_the_names_of_its_settings(config: Path, tmp_path: Path) -> None:
+    for override, message in (
+        ("encoder.adapter=nosuch", "^encoder.adapter = 'nosuch' is neither a folder nor the name"),
+        ("encoder.model=nosuch/model", "^encoder.model"),
+        ('data.evaluation=["nosuch"]', "^data.evaluation: .*nosuch"),
+        (f'data.pairs="{tmp_path}"', "is a folder: name the file of training pairs in it"),
+    ):
+        with pytest.raises(USER_ERRORS, match=message):
+            run(config, tmp_path / "out", override)
 
 
 def test_a_whole_training_and_the_same_again(config: Path, tmp_path: Path) -> None:

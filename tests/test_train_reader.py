@@ -69,6 +69,21 @@ def train(recipe: Path, *overrides: str) -> tuple[Path, list[str]]:
     return train_reader(load_reader_training(recipe, overrides), said.append), said
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed=-1", "seed must be at least 0, got -1 (--set seed)"),
+        ("contexts.sizes=[0]", "contexts.sizes.0 must be at least 1, got 0 (--set contexts.sizes)"),
+        ("contexts.sizes=[]", "contexts.sizes must not be empty (--set contexts.sizes)"),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_once(tmp_path: Path, override: str, message: str) -> None:
+    (tmp_path / "train.toml").write_text("[data]\ntrain = 'x'\n")
+    with pytest.raises(ConfigError) as told:
+        load_reader_training(tmp_path / "train.toml", [override])
+    assert str(told.value) == message
+
+
 def test_an_adapter_is_trained_and_read_with(recipe: Path, tmp_path: Path) -> None:
     adapter, said = train(recipe)
     assert adapter == tmp_path / "out" / "adapter"

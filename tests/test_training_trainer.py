@@ -250,6 +250,19 @@ def test_a_best_checkpoint_that_was_lost_or_damaged_is_told_before_training_goes
         assert rows(tmp_path / "t")[-1]["step"] == "6"
 
 
+@pytest.mark.parametrize(("scale", "advice"), [("fixed", "or alpha, or use scale matched$"), ("matched", "or alpha$")])
+def test_a_gradient_that_is_not_finite_ends_it_with_what_is_left_to_try(
+    tmp_path: Path, model: Path, scale: str, advice: str
+) -> None:
+    with pytest.raises(RetrieverError, match=f"step 2 is not finite; lower learning_rate {advice}"):
+        run(tmp_path / "t", model, **{**PLAIN, "scale": scale}, learning_rate=1e30)
+
+
+def test_layers_that_the_model_does_not_have_are_told_with_those_it_has(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(RetrieverError, match="lora.layers must be 0 to 1, the layers of tiny, got 17"):
+        trainer(tmp_path / "t", model, {"lora": LoraSettings(4, layers=(1, 17))})
+
+
 def test_gammas_learn_at_their_own_rate(tmp_path: Path, model: Path) -> None:
     moved = {}
     for name, rate in (("own", 0.05), ("paper", None)):

@@ -100,7 +100,7 @@ def sweep_measures(found: Sweep, start: str) -> list[Measure]:
 def load_encoder(table: EncoderConfig, data_dir: str, log: Log) -> Encoder:
     """An encoder that stands in no configuration."""
     config = Config().model_copy(update={"encoders": {"encoder": table}, "data_dir": data_dir})
-    return load_configured_encoder("encoder", config, log)
+    return load_configured_encoder("encoder", config, log, table="encoder")
 
 
 def _cut(settings: ReproduceConfig, name: str, sets: Path) -> Path:

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from rag_app.clip_config import ClipConfig, load_clip_config
 from rag_app.config_layers import Layers, validated
-from rag_app.config_tables import Count, Similarity, Table
+from rag_app.config_tables import Count, Seed, Similarity, Table
 from rag_app.errors import ConfigError
 from rag_app.train_config import DevSetConfig, Natural, Positive, Texts, TrainConfig, load_train_config
 
-Seeds = Annotated[tuple[Natural, ...], Field(min_length=1, strict=False)]
+Seeds = Annotated[tuple[Seed, ...], Field(min_length=1, strict=False)]
 Similarities = Annotated[tuple[Similarity, ...], Field(min_length=1, strict=False)]
 _START = "reproduce-"
 

@@ -28,6 +28,7 @@ def add_lora(encoder: Encoder, settings: LoraSettings, seed: int) -> Any:
     import torch
     from peft import LoraConfig, get_peft_model
 
+    _check_layers(encoder, settings)
     torch.manual_seed(seed)
     encoder.model.requires_grad_(False)  # PEFT freezes the transformer, and no other module
     config = LoraConfig(
@@ -41,7 +42,14 @@ def add_lora(encoder: Encoder, settings: LoraSettings, seed: int) -> Any:
     try:
         return get_peft_model(encoder.model[0].auto_model, config)
     except ValueError as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0].rstrip(".")
         raise RetrieverError(
             f"LoRA does not fit {encoder.name}: {reason}; name its linear layers in targets"
         ) from error
+
+
+def _check_layers(encoder: Encoder, settings: LoraSettings) -> None:
+    """PEFT names targets and layers in one breath where a layer is too many."""
+    count = getattr(encoder.model[0].auto_model.config, "num_hidden_layers", None)
+    if count is not None and (wrong := [layer for layer in settings.layers if layer >= count]):
+        raise RetrieverError(f"lora.layers must be 0 to {count - 1}, the layers of {encoder.name}, got {wrong[0]}")

@@ -66,6 +66,8 @@ def read_pairs(
     from retriever.training.rows import pairs_of_rows
 
     path = Path(path)
+    if path.is_dir():
+        raise RetrieverError(f"{path} is a folder: name the file of training pairs in it")
     if not path.is_file():
         raise RetrieverError(f"{path}: there is no such file of training pairs")
     return pairs_of_rows(_json_rows(path), str(path), columns or {}, title_separator)

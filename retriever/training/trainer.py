@@ -238,9 +238,8 @@ class Trainer:
         limit = settings.clip if settings.clip > 0 else float("inf")
         norm = torch.nn.utils.clip_grad_norm_(list(self._parameters.values()), limit)
         if not torch.isfinite(norm):
-            raise RetrieverError(
-                f"the gradient of step {step + 1} is not finite; lower learning_rate or alpha, or use scale matched"
-            )
+            fixed = ", or use scale matched" if settings.scale == "fixed" else ""
+            raise RetrieverError(f"the gradient of step {step + 1} is not finite; lower learning_rate or alpha{fixed}")
         self._optimizer.step()
         tokens = int(share.queries.lengths.sum() + share.passages.lengths.sum())
         return {
