@@ -20,6 +20,7 @@ from rag_app.stores import StepProgress
 from rag_app.sweep_evaluation import Candidate, Plan, evaluate_all
 from rag_app.sweep_stages import stages
 from rag_app.train_config import TrainConfig
+from rag_app.training_folder import TRAIN
 from retriever.shards import write_atomically
 from retriever.similarity import NAMES
 from retriever.training.result import TrainingResult
@@ -136,8 +137,6 @@ def _facts(config: TrainConfig, result: TrainingResult, out: Path) -> dict[str, 
 
 def _made(config: TrainConfig, first: dict[str, Any], out: Path, plan: Plan | None, command: str) -> dict[str, Any]:
     """How the sweep was made: what is shown above its tables, and the environment's details."""
-    from rag_app.train import TRAIN
-
     data, environment = config.data, describe_environment()
     known = json.loads((out / first["checkpoint"]).parent.joinpath(TRAIN).read_text(encoding="utf-8"))["facts"]
     versions = {name: environment["packages"].get(name) for name in ("magrag", "torch", "transformers")}

@@ -6,22 +6,28 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from rag_app.config import Config
-from rag_app.config_layers import show
 from rag_app.config_tables import EvalConfig, PageConfig, RetrieverConfig
-from rag_app.errors import ConfigError
+from rag_app.out_folder import own_folder
 from rag_app.stores import StepProgress, load_configured_encoder
 from rag_app.train_config import TrainConfig
 from rag_app.train_dev import CORRELATION, MEASURE, DevScorer, DevSet, hold_out, read_dev_set
-from retriever.shards import write_atomically
-from retriever.training.distributed import close, init_from_environment, wait_for_all, world
+from rag_app.training_folder import MINED, check_folder, claim
+from retriever.training.batches import check_batches
+from retriever.training.distributed import (
+    check_shares,
+    close,
+    init_from_environment,
+    started_first,
+    wait_for_all,
+    world,
+)
 from retriever.training.forward import check_lengths
 from retriever.training.pairs import TrainingPair, data_hash, read_hub_pairs, read_pairs, write_pairs
 from retriever.training.result import TrainingResult
@@ -32,10 +38,7 @@ from retriever.wording import counted
 if TYPE_CHECKING:
     from retriever.encoder import Encoder
 
-TRAIN = "train.json"
-MINED = "mined.jsonl"
 _NAME = "encoder"
-_PACKAGES = ("magrag", "torch", "transformers", "sentence-transformers", "peft")
 _LINES = 20
 """How often, in a whole training, a line tells of loss and norms."""
 
@@ -64,19 +67,23 @@ def train(
         evaluation_questions: What must not be trained on, beside the questions of [data] evaluation.
 
     Raises:
-        ConfigError: The folder holds another training, or the development set cannot be made.
+        ConfigError: The folder holds another training, another process is at work in it, or it cannot be written to; or the
+            development set cannot be made.
         RetrieverError: Pairs or encoder cannot be used.
         WeightsError: The encoder's weights cannot be had.
         EvalError: A question file cannot be read.
     """
     settings = config.settings()
-    _check_folder(out, config, {})
-    first = init_from_environment(config.encoder.device).is_first
-    try:
-        telling = (log, progress) if first else (_silent, _no_progress)
-        return _train(config, settings, out, mined, evaluation_questions, *telling)
-    finally:
-        close()
+    if _mines(config, settings):
+        config.mining_settings()
+    check_folder(out, config, {})
+    with own_folder(out) if started_first() else nullcontext():
+        first = init_from_environment(config.encoder.device).is_first
+        try:
+            telling = (log, progress) if first else (_silent, _no_progress)
+            return _train(config, settings, out, mined, evaluation_questions, *telling)
+        finally:
+            close()
 
 
 def _train(
@@ -92,21 +99,27 @@ def _train(
     from retriever.training.lora import add_lora
     from retriever.training.projection import add_projection
 
+    # What cannot be trained should be found out before what takes long: loading, then mining.
     pairs, sets, held = _prepare(config, asked, log)
+    check_batches(pairs, settings.batch_size)
+    check_shares(settings.batch_size)
     dense = _as_config(config)
     encoder = load_configured_encoder(_NAME, dense, log, table="encoder")
     check_lengths(encoder, settings)
-    _claim(out, config, {"pairs": data_hash(pairs), "weights": encoder.weights_hash})
-    if config.mining.kind != "none" and settings.hard_negatives:
-        # Held-out pairs do nothing but match the scale, on a batch like those of the training.
-        matching = held if settings.scale == "matched" else []
-        both, kept = [*pairs, *matching], len(pairs)
-        both = _mined(config, dense, encoder, both, held, _mined_file(config, both, encoder, out, mined), log, progress)
-        pairs, held = both[:kept], both[kept:] or held
     adapter = None
     if settings.lora is not None:
         with quiet_transformers():
             adapter = add_lora(encoder, settings.lora, settings.seed)
+    if world().is_first:
+        claim(out, config, {"pairs": data_hash(pairs), "weights": encoder.weights_hash}, log)
+    if _mines(config, settings):
+        # Held-out pairs do nothing but match the scale, on a batch like those of the training.
+        matching = held if settings.scale == "matched" else []
+        both, kept = [*pairs, *matching], len(pairs)
+        path = _mined_file(config, both, encoder, out, mined)
+        with nullcontext() if adapter is None else adapter.disable_adapter():
+            both = _mined(config, dense, encoder, both, held, path, log, progress)
+        pairs, held = both[:kept], both[kept:] or held
     if settings.projection:
         add_projection(encoder)
     trainer = Trainer(
@@ -160,6 +173,11 @@ def _prepare(
     return pairs, sets, held
 
 
+def _mines(config: TrainConfig, settings: TrainingSettings) -> bool:
+    """Whether hard negatives are looked for."""
+    return config.mining.kind != "none" and settings.hard_negatives > 0
+
+
 def _mined_file(
     config: TrainConfig, pairs: Sequence[TrainingPair], encoder: Encoder, out: Path, shared: Path | None
 ) -> Path:
@@ -182,15 +200,13 @@ def _mined(
 ) -> list[TrainingPair]:
     """The pairs with hard negatives, none of them a held-out positive; found where the file is not there yet."""
     from rag_app.mine import mine_pairs
-    from retriever.training.mining import MiningSettings
 
     if not path.is_file() and world().is_first:
-        options = config.mining.model_dump(exclude={"kind", "similarity"})
         found, report = mine_pairs(
             pairs,
             dense,
             _miner(config),
-            MiningSettings(**options),
+            config.mining_settings(),
             log=log,
             progress=progress,
             reserved=[pair.positive for pair in held],
@@ -220,58 +236,6 @@ def _as_config(config: TrainConfig) -> Config:
         page=PageConfig(retrievers=(name,)),
         eval=EvalConfig(retrievers=(name,)),
     )
-
-
-# --- the folder ------------------------------------------------------------------------------------------------------
-
-
-def _check_folder(out: Path, config: TrainConfig, facts: Mapping[str, str]) -> bool:
-    """Whether the folder holds this training already.
-
-    Raises:
-        ConfigError: It holds another one; the first setting that differs is named. Or it holds something else.
-    """
-    path = out / TRAIN
-    if not path.is_file():
-        if out.is_dir() and any(out.iterdir()):
-            raise ConfigError(f"{out} is no folder of a training, and not empty: choose another with --out")
-        return False
-    try:
-        there = json.loads(path.read_text(encoding="utf-8"))
-        before, known = there["config"], there["facts"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is damaged: delete {out} and train again") from error
-    now = json.loads(json.dumps(config.identity()))
-    changed = [*_differences(before, now), *(_differences(known, dict(facts)) if facts else ())]
-    for name, old, new in changed:
-        raise ConfigError(
-            f"{out} holds a training with {name} = {show(old)}, and this one has {show(new)}: choose another --out, "
-            "or delete that folder"
-        )
-    return True
-
-
-def _claim(out: Path, config: TrainConfig, facts: Mapping[str, str]) -> None:
-    """Write train.json, or see that the one there says the same."""
-    if not world().is_first or _check_folder(out, config, facts):
-        return
-    versions = {}
-    for name in _PACKAGES:
-        with suppress(PackageNotFoundError):  # a copy of the sources runs without being installed
-            versions[name] = version(name)
-    content = {"format": 1, "config": config.identity(), "facts": dict(facts), "versions": versions}
-    out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(out / TRAIN, lambda file: file.write(text.encode()))
-
-
-def _differences(before: Any, now: Any, name: str = "") -> list[tuple[str, Any, Any]]:
-    """Settings that are not the same in two trees, by dotted name."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        keys = dict.fromkeys([*before, *now])
-        parts = (_differences(before.get(key), now.get(key), f"{name}.{key}" if name else key) for key in keys)
-        return [difference for part in parts for difference in part]
-    return [] if before == now else [(name, before, now)]
 
 
 # --- telling ---------------------------------------------------------------------------------------------------------

@@ -216,6 +216,14 @@ class TrainConfig(Table):
             **recipe,
         )
 
+    def mining_settings(self) -> MiningSettings:
+        """What is taken from the ranking of the retriever that mines.
+
+        Raises:
+            RetrieverError: Settings that do not go together.
+        """
+        return MiningSettings(**self.mining.model_dump(exclude={"kind", "similarity"}))
+
     def trained_encoder(self, best: Path) -> EncoderConfig:
         """The table [encoders.NAME] that loads a checkpoint of this training.
 

@@ -16,6 +16,7 @@ from rag_app.config import Config, load_config
 from rag_app.config_layers import Layers, validated
 from rag_app.config_tables import Count, Seed, Share, Table
 from rag_app.errors import ConfigError
+from rag_app.out_folder import refuse_foreign
 from rag_app.pair_sources import evaluation_questions
 from rag_app.prompt import prompt_sha256
 from rag_app.reader_data import ContextSettings, Rank, ReaderExample, corpus_of, make_contexts, read_examples
@@ -26,6 +27,7 @@ from retriever.shards import hash_file, write_json
 from retriever.training.guard import canonical
 from retriever.wording import counted
 
+TRAIN = "train.json"
 MINED = 30
 """Passages that are ranked for each question; the distractors come from these."""
 
@@ -135,10 +137,11 @@ def train_reader(
         The folder of the adapter.
 
     Raises:
-        ConfigError: Data that cannot be read, or another training's folder.
+        ConfigError: Data that cannot be read, another training's folder, or one of something else.
         WeightsError, GeneratorError: The model cannot be had or trained.
     """
     folder = Path(settings.out).expanduser()
+    refuse_foreign(folder, (TRAIN,), "a training")
     config = load_config(settings.config or None, [f"prompt.few_shot={str(settings.few_shot).lower()}"])
     data_dir = config.resolved_data_dir()
     model_folder = resolve(settings.model, data_dir=data_dir, log=log, setting="model")
@@ -146,7 +149,7 @@ def train_reader(
     data_hash = hash_file(Path(settings.data.train).expanduser())
     asked = {canonical(question) for question in evaluation_questions(settings.data.evaluation)}
     examples = _examples(settings.data.train, settings.data.n, asked, log)
-    _claim(folder, settings, {"base": base["weights"], "data": data_hash, "prompt": prompt_sha256(config.prompt)})
+    _claim(folder, settings, {"base": base["weights"], "data": data_hash, "prompt": prompt_sha256(config.prompt)}, log)
     recipe = ContextSettings(seed=settings.seed, **settings.contexts.model_dump())
     contexts = make_contexts(
         examples, _ranker(examples, config, settings.retriever, folder, log, progress), recipe, config.prompt
@@ -191,10 +194,10 @@ def train_reader(
     return adapter
 
 
-def _claim(folder: Path, settings: ReaderTraining, facts: Mapping[str, str]) -> None:
-    """Write down what is trained here; another training's folder is refused."""
+def _claim(folder: Path, settings: ReaderTraining, facts: Mapping[str, str], log: Callable[[str], None]) -> None:
+    """Write down what is trained here; another training's folder is refused, unless that one never began."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "train.json"
+    path = folder / TRAIN
     mine = {**settings.model_dump(mode="json", exclude={"out"}), **{f"hash of {name}": v for name, v in facts.items()}}
     if not path.is_file():
         write_json(path, mine)
@@ -203,11 +206,18 @@ def _claim(folder: Path, settings: ReaderTraining, facts: Mapping[str, str]) -> 
         before = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path} is damaged: delete {folder} and train again") from error
-    for name, value in mine.items():
-        if before.get(name) != value:
-            raise ConfigError(
-                f"{folder} holds a training with another {name}: {before.get(name)!r}, now {value!r}; give another out"
-            )
+    changed = [name for name, value in mine.items() if before.get(name) != value]
+    if not changed:
+        return
+    name = changed[0]
+    if any((folder / learnt).exists() for learnt in ("state", ".state.old", "adapter")):
+        raise ConfigError(
+            f"{folder} holds a training with another {name}: {before.get(name)!r}, now {mine[name]!r}; give another out"
+        )
+    log(f"{folder} held a training with {name} = {before.get(name)!r} that never began: it makes way for this one")
+    for left in ("before.json", "log.csv"):
+        (folder / left).unlink(missing_ok=True)
+    write_json(path, mine)
 
 
 def _examples(path: str, n: int, asked: Set[str], log: Callable[[str], None]) -> list[ReaderExample]:

@@ -25,13 +25,14 @@ from rag_app.config import load_config
 from rag_app.config_layers import setting_paths
 from rag_app.errors import USER_ERRORS, ConfigError
 from rag_app.stores import load_configured_encoder
-from rag_app.train import figures_line, train
+from rag_app.train import figures_line
 from rag_app.train_config import TrainConfig, load_train_config
 from rag_app.train_dev import DevScorer, DevSet, hold_out, read_dev_set
 from retriever.passages import Passage
 from retriever.similarity import COSINE, DOT, QNORM
 from retriever.training.pairs import TrainingPair, read_pairs
 from tests.tiny_encoder import load_tiny, tiny_pairs, write_rows, write_tiny_model
+from tests.training_example import run, write_training
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SHIPPED = sorted(path.name for path in [CONFIGS / "train-cpu.toml", *CONFIGS.glob("train-paper-*.toml")])
@@ -44,41 +45,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(tmp_path: Path, model: Path) -> Path:
-    pairs = write_rows(tmp_path / "pairs.jsonl", tiny_pairs(60))
-    asked = tmp_path / "asked.jsonl"
-    question = {"id": "1", "question": tiny_pairs(60)[7].query.upper() + "?", "answers": ["w1"]}
-    asked.write_text(json.dumps(question) + "\n")
-    path = tmp_path / "t.toml"
-    path.write_text(
-        f"""
-        data_dir = "{tmp_path / "data"}"
-        [encoder]
-        model = "{model}"
-        preset = "mean"
-        query_max_tokens = 32
-        passage_max_tokens = 64
-        [data]
-        pairs = "{pairs}"
-        evaluation = ["{asked}"]
-        [training]
-        steps = 4
-        batch_size = 8
-        eval_every = 2
-        hard_negatives = 2
-        learning_rate = 1e-3
-        passage_max_tokens = 64
-        [dev]
-        queries = 10
-        pool = 20
-        """
-    )
-    return path
-
-
-def run(config: Path, out: Path, *overrides: str) -> tuple[Any, list[str]]:
-    told: list[str] = []
-    result = train(load_train_config(config, overrides), out, log=told.append, progress=lambda *_: None)
-    return result, told
+    return write_training(tmp_path, model)
 
 
 def named_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

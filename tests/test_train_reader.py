@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from generator.errors import GeneratorError
 from rag_app.config import load_config
 from rag_app.errors import ConfigError
 from rag_app.reader import reader_folder
@@ -124,6 +125,15 @@ def test_another_training_in_the_folder_is_refused(recipe: Path, tmp_path: Path)
     (tmp_path / "out/train.json").write_text("{")
     with pytest.raises(ConfigError, match="is damaged"):
         train(recipe)
+
+
+def test_a_training_that_never_began_makes_way(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(GeneratorError, match="no context fits into max_tokens = 8"):
+        train(recipe, "tuning.max_tokens=8")
+    assert (tmp_path / "out/before.json").is_file()
+    _, said = train(recipe, "data.dev=''")
+    assert any("held a training with data = " in line and "never began: it makes way" in line for line in said)
+    assert json.loads((tmp_path / "out/adapter/magrag.json").read_text())["dev"] == {}
 
 
 def test_questions_of_evaluations_are_dropped(recipe: Path, tmp_path: Path) -> None:

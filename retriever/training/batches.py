@@ -49,6 +49,26 @@ def one_a_query(pairs: Iterable[TrainingPair]) -> list[TrainingPair]:
     return list(first.values())
 
 
+def check_batches(pairs: Sequence[TrainingPair], size: int) -> None:
+    """Refuse pairs of which no batches can be made.
+
+    Raises:
+        RetrieverError: Fewer different queries than a batch needs, or one query so often that it cannot be spread.
+    """
+    queries = Counter(pair.query for pair in pairs)
+    if size < 2 or len(queries) < size:
+        raise RetrieverError(
+            f"a batch needs at least 2 pairs, and as many different queries as batch_size: got batch_size {size} "
+            f"and {len(queries)} queries"
+        )
+    query, often = queries.most_common(1)[0]
+    if often * size > len(pairs):
+        raise RetrieverError(
+            f"query {query[:60]!r} stands in {often} of {len(pairs)} pairs, too many for batches of {size} without it "
+            "twice; lower batch_size or drop some of its pairs"
+        )
+
+
 class Batches:
     """Endless batches over pairs, in a new order each time through.
 
@@ -63,7 +83,7 @@ class Batches:
         crops: How passages are cut.
 
     Raises:
-        RetrieverError: Fewer different queries than a batch needs, or one query so often that it cannot be spread.
+        RetrieverError: See `check_batches`.
     """
 
     def __init__(
@@ -80,18 +100,7 @@ class Batches:
         self._seed = seed
         self._hard_negatives = hard_negatives
         self._crops = crops or CropSettings()
-        queries = Counter(pair.query for pair in pairs)
-        if size < 2 or len(queries) < size:
-            raise RetrieverError(
-                f"a batch needs at least 2 pairs, and as many different queries as batch_size: got batch_size {size} "
-                f"and {len(queries)} queries"
-            )
-        query, often = queries.most_common(1)[0]
-        if often * size > len(pairs):
-            raise RetrieverError(
-                f"query {query[:60]!r} stands in {often} of {len(pairs)} pairs, too many for batches of {size} without it "
-                "twice; lower batch_size or drop some of its pairs"
-            )
+        check_batches(pairs, size)
         self._planned: list[list[int]] = []
         self._waiting: deque[int] = deque()
         self._epoch = 0

@@ -89,6 +89,18 @@ def init_from_environment(device: str = "auto") -> World:
     return world()
 
 
+def check_shares(batch_size: int) -> None:
+    """Refuse a batch that the processes cannot share.
+
+    Raises:
+        RetrieverError: It is no multiple of their number.
+    """
+    if batch_size % world().size:
+        raise RetrieverError(
+            f"batch_size {batch_size} cannot be split among {world().size} processes; make it a multiple"
+        )
+
+
 def close() -> None:
     """Leave the other processes."""
     if _is_distributed():

@@ -88,17 +88,14 @@ class Trainer:
         report: Report | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
-        from retriever.training.distributed import world
+        from retriever.training.distributed import check_shares, world
         from retriever.training.loss import ContrastiveLoss
 
         check_lengths(encoder, settings)
         self.encoder, self.settings, self.folder = encoder, settings, folder
         self.steps = settings.total_steps(len(pairs))
         self._world = world()
-        if settings.batch_size % self._world.size:
-            raise RetrieverError(
-                f"batch_size {settings.batch_size} cannot be split among {self._world.size} processes; make it a multiple"
-            )
+        check_shares(settings.batch_size)
         self._batches = self._make_batches(pairs, settings.batch_size)
         self._known = known_positives([*pairs, *held_out])
         self._held_out = held_out

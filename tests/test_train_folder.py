@@ -1,0 +1,72 @@
+"""The folder of a training: what makes way, what is refused, what is damaged, and who may work in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from rag_app.errors import ConfigError
+from rag_app.out_folder import LOCK
+from retriever.errors import RetrieverError
+from tests.tiny_encoder import write_tiny_model
+from tests.training_example import run, write_training
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def config(tmp_path: Path, model: Path) -> Path:
+    return write_training(tmp_path, model)
+
+
+def test_a_training_that_never_began_makes_way(config: Path, tmp_path: Path) -> None:
+    """What cannot be trained is told before the encoder is loaded or pairs are mined, and claims nothing."""
+    out = tmp_path / "out"
+    mining = ["mining.kind=bm25", "mining.negatives=3", "training.steps=2"]
+    for wrong, message, loaded in (
+        ("mining.skip=60", "skip must be at least 0 and less than depth 50, got 60", False),
+        ("training.batch_size=4000", "as many different queries as batch_size: got batch_size 4000", False),
+        ('lora.targets=["nowhere"]', "LoRA does not fit", True),
+    ):
+        told: list[str] = []
+        with pytest.raises(RetrieverError, match=message):
+            run(config, out, *mining, "lora.rank=2", wrong, told=told)
+        assert any(line.startswith("loading encoder") for line in told) == loaded
+        assert not out.exists() and not any("ranking" in line for line in told)
+    with pytest.raises(RetrieverError, match="gradient of step 2 is not finite"):
+        run(config, out, *mining, "training.eval_every=0", "training.learning_rate=1e30")
+    mined = (out / "mined.jsonl").stat().st_mtime_ns
+    _, told = run(config, out, *mining)
+    assert any("training.learning_rate = 1e+30 that never began: it makes way" in line for line in told)
+    assert (out / "mined.jsonl").stat().st_mtime_ns == mined
+    assert json.loads((out / "train.json").read_text())["config"]["training"]["learning_rate"] == 1e-3
+    with pytest.raises(ConfigError, match=r"holds a training with mining.negatives = 3, and this one has 2"):
+        run(config, out, *mining, "mining.negatives=2")
+
+
+def test_negatives_that_were_mined_otherwise_are_not_kept(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    broken = ["mining.kind=bm25", "training.steps=2", "training.eval_every=0", "training.learning_rate=1e30"]
+    with pytest.raises(RetrieverError, match="not finite"):
+        run(config, out, *broken, "mining.negatives=3")
+    run(config, out, "mining.kind=bm25", "training.steps=1", "mining.negatives=4")
+    rows = [json.loads(line) for line in (out / "mined.jsonl").read_text().splitlines()]
+    assert {len(row["negatives"]) for row in rows} == {4}
+
+
+def test_one_process_works_in_a_folder(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with (
+        FileLock(out / LOCK, timeout=0),
+        pytest.raises(ConfigError, match=r"another process is at work in .*out: wait until it has finished"),
+    ):
+        run(config, out, "training.steps=1")
+    run(config, out, "training.steps=1")
+    assert not (out / LOCK).exists()
