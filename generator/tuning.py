@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from generator import tuning_state
 from generator.errors import GeneratorError
 
 if TYPE_CHECKING:
@@ -258,7 +257,6 @@ class Tuner:
         self._optimizer = torch.optim.AdamW(
             self._parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
-        self.done = 0
         self._resume()
 
     def run(self, until: int | None = None) -> None:
@@ -312,55 +310,15 @@ class Tuner:
             stream.write(f"{self.done},{loss:.6f},{rate:.3e},{tokens}\n")
 
     def _save(self) -> None:
-        """Write a snapshot; it appears by a rename, so that a kill leaves the one before or the new one."""
-        from safetensors.torch import save_file
-
-        state = self._folder / "state"
-        part = state.with_name(".state.part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        tensors: dict[str, torch.Tensor] = {}
-        for number, parameter in enumerate(self._parameters):
-            tensors[f"{number}.value"] = parameter.detach().cpu().contiguous()
-            for name, value in self._optimizer.state[parameter].items():
-                tensors[f"{number}.{name}"] = value.detach().cpu().contiguous()
-        save_file(tensors, part / "state.safetensors")
-        (part / "state.json").write_text(json.dumps({"done": self.done, **asdict(self.settings)}), encoding="utf-8")
-        for path in part.iterdir():
-            with path.open("rb+") as stream:
-                os.fsync(stream.fileno())
-        old = state.with_name(".state.old")
-        shutil.rmtree(old, ignore_errors=True)
-        if state.is_dir():
-            os.replace(state, old)
-        os.replace(part, state)
-        shutil.rmtree(old, ignore_errors=True)
+        tuning_state.save(self._folder, self._parameters, self._optimizer, self.done, asdict(self.settings))
 
     def _resume(self) -> None:
-        import torch
-        from safetensors.torch import load_file
-
-        state = next((p for p in (self._folder / "state", self._folder / ".state.old") if p.is_dir()), None)
-        if state is None:
-            return
-        saved = json.loads((state / "state.json").read_text(encoding="utf-8"))
-        done = saved.pop("done")
-        if saved != asdict(self.settings):
-            raise GeneratorError(f"{self._folder} holds a training with other settings; give another folder")
-        tensors = load_file(state / "state.safetensors")
-        for number, parameter in enumerate(self._parameters):
-            with torch.no_grad():
-                parameter.copy_(tensors[f"{number}.value"])
-            names = [name for name in ("step", "exp_avg", "exp_avg_sq") if f"{number}.{name}" in tensors]
-            self._optimizer.state[parameter] = {
-                name: tensors[f"{number}.{name}"].to("cpu" if name == "step" else parameter.device) for name in names
-            }
-        self.done = done
+        self.done = tuning_state.load(self._folder, self._parameters, self._optimizer, asdict(self.settings))
         # Lines of updates after the snapshot are made again.
         log = self._folder / "log.csv"
-        if log.is_file():
-            lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-            log.write_text("".join(lines[: done + 1]), encoding="utf-8")
+        if self.done and log.is_file():
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+            log.write_text("".join(lines[: self.done + 1]), encoding="utf-8")
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:

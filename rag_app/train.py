@@ -14,6 +14,7 @@ import numpy as np
 
 from rag_app.config import Config
 from rag_app.config_tables import EvalConfig, PageConfig, RetrieverConfig
+from rag_app.errors import ConfigError
 from rag_app.out_folder import own_folder
 from rag_app.stores import StepProgress, load_configured_encoder
 from rag_app.train_config import TrainConfig
@@ -215,7 +216,13 @@ def _mined(
         write_pairs(path, found)
         log(report.summary())
     wait_for_all()
-    return read_pairs(path)
+    mined = read_pairs(path)
+    if [(own.query, own.positive.text) for own in mined] != [(own.query, own.positive.text) for own in pairs]:
+        raise ConfigError(
+            f"{path} does not hold this training's {len(pairs):,} pairs ({len(mined):,} are there): delete it, and they are "
+            "mined again"
+        )
+    return mined
 
 
 def _miner(config: TrainConfig) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from generator import tuning
+from generator import tuning, tuning_state
 from generator.quiet import quiet_transformers
 from rag_app.config import Config, load_config
 from rag_app.config_layers import Layers, validated
@@ -164,7 +164,7 @@ def train_reader(
     held_out = _held_out(settings, config, recipe, asked, folder, log, progress)
     dev = [tuning.encode(context, tokenizer) for context in held_out]
     scores: dict[str, object] = {}
-    if dev and not (folder / "state").is_dir():
+    if dev and tuning_state.find(folder) is None:
         scores["before"] = _told("before", tuning.evaluate(model, dev), log)
         write_json(folder / "before.json", scores["before"])
     elif (folder / "before.json").is_file():
@@ -210,7 +210,7 @@ def _claim(folder: Path, settings: ReaderTraining, facts: Mapping[str, str], log
     if not changed:
         return
     name = changed[0]
-    if any((folder / learnt).exists() for learnt in ("state", ".state.old", "adapter")):
+    if tuning_state.find(folder) is not None or (folder / "adapter").exists():
         raise ConfigError(
             f"{folder} holds a training with another {name}: {before.get(name)!r}, now {mine[name]!r}; give another out"
         )

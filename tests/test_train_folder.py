@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from filelock import FileLock
 from rag_app.errors import ConfigError
 from rag_app.out_folder import LOCK
 from retriever.errors import RetrieverError
+from retriever.training.figures import LOG, FigureLog
 from tests.tiny_encoder import write_tiny_model
 from tests.training_example import run, write_training
 
@@ -70,3 +73,55 @@ def test_one_process_works_in_a_folder(config: Path, tmp_path: Path) -> None:
         run(config, out, "training.steps=1")
     run(config, out, "training.steps=1")
     assert not (out / LOCK).exists()
+
+
+def test_what_is_damaged_is_told_or_made_again(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    settings = ["mining.kind=bm25", "mining.negatives=3", "training.steps=2", "lora.rank=2"]
+    first, _ = run(config, out, *settings)
+    (out / "log.csv").unlink()
+    again, told = run(config, out, *settings)
+    assert again == first and "log.csv is gone or damaged: a new one begins here" in told
+    mined = out / "mined.jsonl"
+    lines = mined.read_text().splitlines(keepends=True)
+    mined.write_text("".join(lines[:20]))
+    with pytest.raises(
+        ConfigError, match=r"mined.jsonl does not hold this training's 49 pairs \(20 are there\): delete it"
+    ):
+        run(config, out, *settings)
+    mined.write_text(json.dumps(json.loads(lines[0]) | {"negatives": []}) + "\n" + "".join(lines[1:]))
+    with pytest.raises(RetrieverError, match="out was begun with other pairs or negatives: delete it"):
+        run(config, out, *settings)
+    mined.unlink()
+    assert run(config, out, *settings)[0] == first
+    for name, keep in (("weights.safetensors", 100), ("optimizer.safetensors", 0), ("progress.json", 20)):
+        path = out / "state/00000002" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:keep])
+        with pytest.raises(
+            RetrieverError, match=r"state/00000002 is damaged \(.*\): delete .*state, and the same command"
+        ):
+            run(config, out, *settings)
+        path.write_bytes(whole)
+    shutil.rmtree(out / "best/merged")
+    (out / "best/adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(RetrieverError, match="best is damaged"):
+        run(config, out, *settings)
+
+
+def test_a_log_that_is_gone_begins_anew(tmp_path: Path) -> None:
+    log = FigureLog(tmp_path)
+    log.begin(["nDCG@10"])
+    for step in range(4):
+        log.write({"step": step, "nDCG@10": step / 8})
+    assert log.go_on(2, ["nDCG@10"])
+    rows = list(csv.DictReader((tmp_path / LOG).open()))
+    assert [(row["step"], row["nDCG@10"]) for row in rows] == [("0", "0"), ("1", "0.125"), ("2", "0.25")]
+    for left in (None, b"", b"\xff\xfe", b"other,columns\n1,2\n"):
+        (tmp_path / LOG).unlink()
+        if left is not None:
+            (tmp_path / LOG).write_bytes(left)
+        assert not log.go_on(2, ["nDCG@10"])
+        log.write({"step": 3, "nDCG@10": 0.5})
+        (row,) = csv.DictReader((tmp_path / LOG).open())
+        assert (row["step"], row["nDCG@10"]) == ("3", "0.5")

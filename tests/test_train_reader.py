@@ -109,6 +109,12 @@ def test_an_adapter_is_trained_and_read_with(recipe: Path, tmp_path: Path) -> No
 def test_the_same_command_again_keeps_what_is_there(recipe: Path) -> None:
     adapter, _ = train(recipe)
     before = load_file(adapter / "adapter_model.safetensors")
+    state = adapter.with_name("state") / "state.safetensors"
+    whole = state.read_bytes()
+    state.write_bytes(whole[:100])
+    with pytest.raises(GeneratorError, match=r"state is damaged \(.*\): delete it"):
+        train(recipe)
+    state.write_bytes(whole)
     again, _ = train(recipe)
     after = load_file(again / "adapter_model.safetensors")
     assert before.keys() == after.keys()

@@ -11,6 +11,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
+from rag_app.errors import ConfigError
 from rag_app.reproduction.judged import Log
 from rag_app.reproduction.measures import Measure, mean_of_trainings
 from rag_app.reproduction.settings import ReproduceConfig
@@ -62,9 +63,14 @@ def read_path(log: Path, ratio: float) -> dict[str, Any]:
     Args:
         log: A training's log.csv.
         ratio: Of γ's learning rate to the encoder's, whose rates stand in the log.
+
+    Raises:
+        ConfigError: It does not begin with the training's first step.
     """
     with log.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
+    if not rows or rows[0]["step"] != "0":
+        raise ConfigError(f"{log} does not hold the whole training: delete {log.parent}, and it is trained again")
     rates = [float(row["learning_rate"]) for row in rows if row["learning_rate"]]
     path: dict[str, Any] = {side: [float(row[side]) for row in rows] for side in ("gamma_q", "gamma_d")}
     return path | {"step": [int(row["step"]) for row in rows], "allowed": ratio * sum(rates) / 4}

@@ -125,13 +125,21 @@ def save_merged(folder: Path, encoder: Encoder, adapter: Any) -> None:
 
 
 def load_adapter(folder: Path, adapter: Any, projection: Any = None) -> None:
-    """Put the weights of a saved adapter, and of the projection beside it, into ones that have their shapes."""
+    """Put the weights of a saved adapter, and of the projection beside it, into ones that have their shapes.
+
+    Raises:
+        RetrieverError: A file is missing or damaged.
+    """
     from peft import set_peft_model_state_dict
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    set_peft_model_state_dict(adapter, load_file(folder / ADAPTER_WEIGHTS))
-    if projection is not None:
-        load_projection(folder, projection)
+    try:
+        set_peft_model_state_dict(adapter, load_file(folder / ADAPTER_WEIGHTS))
+        if projection is not None:
+            load_projection(folder, projection)
+    except (OSError, KeyError, RuntimeError, SafetensorError) as error:
+        raise RetrieverError(f"{folder} is damaged ({error}); delete the training's folder and train again") from error
 
 
 def read_manifest(folder: Path) -> CheckpointManifest | None:

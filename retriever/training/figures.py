@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -38,23 +38,38 @@ class FigureLog:
         self._path = folder / LOG
         self._columns: list[str] = []
 
-    def begin(self, scores: Sequence[str]) -> None:
+    def begin(self, scores: Iterable[str]) -> None:
         """Start anew, with columns for development scores of these names."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._columns = [*STEP_COLUMNS, *scores]
         with self._path.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerow(self._columns)
 
-    def go_on(self, step: int) -> None:
-        """Drop the lines after a step, which will be done again, and one that a kill broke."""
-        with self._path.open(encoding="utf-8", newline="") as file:
-            header, *rows = list(csv.reader(file))
+    def go_on(self, step: int, scores: Iterable[str]) -> bool:
+        """Drop the lines after a step, which will be done again, and one that a kill broke.
+
+        Args:
+            step: The last whose line stays.
+            scores: As in `begin`, for a new file where this one cannot be gone on with.
+
+        Returns:
+            Whether it could.
+        """
+        try:
+            with self._path.open(encoding="utf-8", newline="") as file:
+                header, *rows = list(csv.reader(file))
+        except (OSError, ValueError, csv.Error):
+            header, rows = [], []
+        if header[:1] != ["step"]:
+            self.begin(scores)
+            return False
         self._columns = header
-        kept = [row for row in rows if len(row) == len(header) and int(row[0]) <= step]
+        kept = [row for row in rows if len(row) == len(header) and row[0].isdecimal() and int(row[0]) <= step]
         partial = self._path.with_name(f".{LOG}.partial")
         with partial.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([header, *kept])
         partial.replace(self._path)
+        return True
 
     def write(self, figures: Mapping[str, float]) -> None:
         """Add a line; what a step lacks stays empty."""

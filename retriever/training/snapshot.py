@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retriever.errors import RetrieverError
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -87,23 +89,35 @@ def find(folder: Path) -> Path | None:
 
 
 def load(snapshot: Path, parameters: Mapping[str, Parameter], optimizer: torch.optim.Optimizer) -> Progress:
-    """Put weights and Adam's averages back; returns the numbers."""
+    """Put weights and Adam's averages back; returns the numbers.
+
+    Raises:
+        RetrieverError: A file is missing, cut short, or of another model.
+    """
     import torch
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    weights = load_file(snapshot / _WEIGHTS)
-    moments = load_file(snapshot / _OPTIMIZER)
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(weights[name])
-            state: dict[str, Tensor] = {}
-            for key in ("exp_avg", "exp_avg_sq", "step"):
-                if f"{name}:{key}" in moments:
-                    value = moments[f"{name}:{key}"]
-                    state[key] = value if key == "step" else value.to(parameter.device)
-            if state:
-                optimizer.state[parameter] = state
-    return Progress(**json.loads((snapshot / _PROGRESS).read_text(encoding="utf-8")))
+    try:
+        weights = load_file(snapshot / _WEIGHTS)
+        moments = load_file(snapshot / _OPTIMIZER)
+        progress = Progress(**json.loads((snapshot / _PROGRESS).read_text(encoding="utf-8")))
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                parameter.copy_(weights[name])
+                state: dict[str, Tensor] = {}
+                for key in ("exp_avg", "exp_avg_sq", "step"):
+                    if f"{name}:{key}" in moments:
+                        value = moments[f"{name}:{key}"]
+                        state[key] = value if key == "step" else value.to(parameter.device)
+                if state:
+                    optimizer.state[parameter] = state
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
+        why = f"lacks {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
+        raise RetrieverError(
+            f"{snapshot} is damaged ({why}): delete {snapshot.parent}, and the same command trains from the beginning"
+        ) from error
+    return progress
 
 
 def flush(folder: Path) -> None:

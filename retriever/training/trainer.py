@@ -127,7 +127,7 @@ class Trainer:
         """Train to the end, from where the folder's snapshot is.
 
         Raises:
-            RetrieverError: A gradient is not finite, or the best checkpoint of an earlier start is damaged.
+            RetrieverError: A gradient is not finite, or what an earlier start left is damaged or of other pairs.
         """
         from retriever.training.distributed import wait_for_all
 
@@ -170,11 +170,12 @@ class Trainer:
     def _resume(self, state: Path) -> None:
         self._progress = snapshot.load(state, self._parameters, self._optimizer)
         self._loss.scale = self._progress.scale
-        if self._progress.best_step >= 0:
-            manifest_of(self.folder / BEST)  # a lost one should not be found out hours later
+        # A lost one should not be found out hours later.
+        if self._progress.best_step >= 0 and manifest_of(self.folder / BEST).data_hash != self._data_hash:
+            raise RetrieverError(f"{self.folder} was begun with other pairs or negatives: delete it and train again")
         self._log(f"continuing after step {self._progress.step} of {self.steps}")
-        if self._world.is_first:
-            self._figures.go_on(self._progress.step)
+        if self._world.is_first and not self._figures.go_on(self._progress.step, self._progress.best or ()):
+            self._log("log.csv is gone or damaged: a new one begins here")
 
     def _finish(self) -> TrainingResult:
         """Whatever is missing is written, so that a training killed here is finished by the same command too."""
