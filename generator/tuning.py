@@ -257,6 +257,7 @@ class Tuner:
         self._optimizer = torch.optim.AdamW(
             self._parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
+        self.done = 0
         self._resume()
 
     def run(self, until: int | None = None) -> None:

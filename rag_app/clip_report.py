@@ -17,7 +17,8 @@ _NOTES = (
     "unit, raw: whether the loss normalises that side. qnorm normalises the side that asks; with both directions, the text.",
     "Differences: against both directions by cosine, each ranked as it was trained; p by permutation, after Holm.",
     "d: Cohen's d of norms, items that are right for more queries than the median item against the others; CV: variation of "
-    "norms; words, shapes: correlation of norm and log number. Means over seeds, the seeds' values in brackets.",
+    "norms; words, shapes: correlation of norm and log number. The loss does not see the norms of a unit side. Means over "
+    "seeds with the seeds' values, or one seed's value with its interval.",
 )
 
 
@@ -110,5 +111,9 @@ def _mean(own: Sequence[Mapping[str, Any]], name: str) -> str:
     values = [one[name] for one in own]
     if None in values:
         return NONE
-    each = f" ({', '.join(f'{value:+.2f}' for value in values)})" if len(values) > 1 else ""
-    return f"{fmean(values):+.2f}{each}"
+    if len(values) > 1:
+        within = f" ({', '.join(f'{value:+.2f}' for value in values)})"
+    else:
+        interval = own[0][f"{name}_interval"]
+        within = "" if interval is None else f" [{interval[0]:+.2f}, {interval[1]:+.2f}]"
+    return f"{fmean(values):+.2f}{within}"

@@ -77,8 +77,8 @@ def sweep(
     wanted = [one_training(config, similarity, seed) for seed in seeds for similarity in similarities]
     if plan is not None:
         read = "" if plan.reading is None else f", then answers on {', '.join(plan.reading.names)}"
-        trainings, rankings = counted(len(wanted), "training"), counted(len(wanted) + 1, "ranking")
-        log(f"{trainings}, then {rankings} on {', '.join(plan.ranking.names)}{read}")
+        first, then = counted(len(wanted), "training"), counted(len(wanted) + 1, "ranking")
+        log(f"{first}, then {then} on {', '.join(plan.ranking.names)}{read}")
     found: list[tuple[TrainConfig, TrainingResult]] = []
     for own in stages("training", wanted, lambda own: f"{own.similarity}, seed {own.seed}", log):
         folder, mined = out / TRAININGS / f"{own.similarity}-{own.seed}", out / TRAININGS
