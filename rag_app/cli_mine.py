@@ -75,7 +75,7 @@ def mine(
     if supporting:
         found = pairs_from_dataset(pairs, settings, console.log, own_corpus=not corpus)
     else:
-        found = open_pairs(pairs, columns, title_separator)
+        found = open_pairs(pairs, columns, title_separator, console.log)
     more = [pair for name in known or () for pair in open_known(name, columns, title_separator)]
     found, leaked = drop_leaks(found, evaluation_questions(evaluation or (), "--evaluation"))
     if leaked:

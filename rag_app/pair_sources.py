@@ -19,7 +19,9 @@ from retriever.training.pairs import TrainingPair, read_hub_pairs, read_pairs
 Log = Callable[[str], None]
 
 
-def open_pairs(source: str, columns: Mapping[str, str], title_separator: str = "") -> list[TrainingPair]:
+def open_pairs(
+    source: str, columns: Mapping[str, str], title_separator: str = "", log: Log | None = None
+) -> list[TrainingPair]:
     """Pairs from a file of JSON lines, or from hub:NAME, hub:NAME:SPLIT or hub:NAME:SUBSET:SPLIT (split train by default).
 
     Raises:
@@ -27,12 +29,12 @@ def open_pairs(source: str, columns: Mapping[str, str], title_separator: str = "
         RetrieverError: As `retriever.training.pairs.read_pairs` and `read_hub_pairs`.
     """
     if not source.startswith(PREFIX):
-        return read_pairs(source, columns=columns, title_separator=title_separator)
+        return read_pairs(source, columns=columns, title_separator=title_separator, tell=log)
     name, *rest = source.removeprefix(PREFIX).split(":")
     if not name or len(rest) > 2:
         raise ConfigError(f"{source} is not of the form hub:NAME[:SUBSET][:SPLIT]")
     subset, split = rest if len(rest) == 2 else ("", rest[0] if rest else "")
-    return read_hub_pairs(name, subset, split or "train", columns, title_separator=title_separator)
+    return read_hub_pairs(name, subset, split or "train", columns, title_separator=title_separator, tell=log)
 
 
 def open_known(source: str, columns: Mapping[str, str], title_separator: str = "") -> list[TrainingPair]:

@@ -19,6 +19,7 @@ from rag_app.out_folder import own_folder
 from rag_app.stores import StepProgress, load_configured_encoder
 from rag_app.train_config import TrainConfig
 from rag_app.train_dev import CORRELATION, MEASURE, DevScorer, DevSet, hold_out, read_dev_set
+from rag_app.train_effects import without_effect
 from rag_app.training_folder import MINED, check_folder, claim
 from retriever.training.batches import check_batches
 from retriever.training.distributed import (
@@ -136,6 +137,8 @@ def _train(
         log=log,
     )
     log(_plan(encoder, pairs, settings, trainer.steps))
+    for line in without_effect(config, encoder, pairs):
+        log(line)
     with quiet_transformers():  # it draws a bar for every checkpoint
         return trainer.run()
 
@@ -149,9 +152,11 @@ def _prepare(
 
     data, dev = config.data, config.dev
     if data.pairs:
-        pairs = read_pairs(data.pairs, columns=data.columns, title_separator=data.title_separator)
+        pairs = read_pairs(data.pairs, columns=data.columns, title_separator=data.title_separator, tell=log)
     else:
-        pairs = read_hub_pairs(data.hub, data.subset, data.split, data.columns, title_separator=data.title_separator)
+        pairs = read_hub_pairs(
+            data.hub, data.subset, data.split, data.columns, title_separator=data.title_separator, tell=log
+        )
     log(f"{counted(len(pairs), 'pair')} of {data.pairs or data.hub}")
     sets = [read_dev_set(name, table, dev.seed) for name, table in dev.datasets.items()]
     asked = [*asked, *evaluation_questions(data.evaluation), *(q.question for own in sets for q in own.questions)]

@@ -47,6 +47,13 @@ def texts(pair: TrainingPair) -> tuple[str, str, str, list[str]]:
 
 
 class TestFiles:
+    def test_rows_without_a_positive_are_counted(self, tmp_path: Path) -> None:
+        rows = [{"query": "a", "positive": None}, {"query": "b", "positive": "p"}, {"query": "c", "positive": []}]
+        told: list[str] = []
+        (pair,) = read(tmp_path, *rows, tell=told.append)
+        assert pair.query == "b"
+        assert told == [f"{tmp_path / 'pairs.jsonl'}: 2 of 3 rows without a positive, left out"]
+
     def test_what_is_written_is_read_again(self, tmp_path: Path) -> None:
         pairs = [
             TrainingPair("wer?", Passage("7", "Ä", "ö"), (Passage("n", "", "x"), Passage("7b", "Ä", "y")), ("ö",), "s"),

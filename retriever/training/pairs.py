@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,17 +47,22 @@ def stable_id(title: str, text: str) -> str:
 
 
 def read_pairs(
-    path: str | Path, *, columns: Mapping[str, str] | None = None, title_separator: str = ""
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    title_separator: str = "",
+    tell: Callable[[str], None] | None = None,
 ) -> list[TrainingPair]:
     """Read pairs from JSON lines, plain or gzipped, in the order of the file.
 
-    A row with several positives is as many pairs; a row whose list of positives is empty is none.
+    A row with several positives is as many pairs; a row without any, or whose list is empty, is none, and counted.
 
     Args:
         path: The file.
         columns: Our role to the file's column, see `retriever.training.rows.ROLES`; usual names need no mapping.
         title_separator: What stands between title and text in passages that are one string, such as ". "; "" takes the
             whole string as text. See `retriever.training.rows.split_title` for titles that hold the separator.
+        tell: Told, in a line, how many rows have no positive.
 
     Raises:
         RetrieverError: Names file and line: no such file, invalid JSON, a missing or mistyped field, a blank text, or an
@@ -70,7 +75,7 @@ def read_pairs(
         raise RetrieverError(f"{path} is a folder: name the file of training pairs in it")
     if not path.is_file():
         raise RetrieverError(f"{path}: there is no such file of training pairs")
-    return pairs_of_rows(_json_rows(path), str(path), columns or {}, title_separator)
+    return pairs_of_rows(_json_rows(path), str(path), columns or {}, title_separator, tell)
 
 
 def read_hub_pairs(
@@ -80,6 +85,7 @@ def read_hub_pairs(
     columns: Mapping[str, str] | None = None,
     *,
     title_separator: str = "",
+    tell: Callable[[str], None] | None = None,
 ) -> list[TrainingPair]:
     """Read pairs from a data set of the Hugging Face hub, streamed, in its order.
 
@@ -94,6 +100,7 @@ def read_hub_pairs(
         split: Which part.
         columns: As in `read_pairs`.
         title_separator: As in `read_pairs`.
+        tell: As in `read_pairs`.
 
     Raises:
         RetrieverError: Not found, no connection, a damaged file, or a row as in `read_pairs`; in one line.
@@ -101,7 +108,7 @@ def read_hub_pairs(
     from retriever.training.rows import pairs_of_rows
 
     what = ", ".join(filter(None, (name, subset, split)))
-    return pairs_of_rows(_hub_rows(name, subset, split, what), what, columns or {}, title_separator)
+    return pairs_of_rows(_hub_rows(name, subset, split, what), what, columns or {}, title_separator, tell)
 
 
 def write_pairs(path: str | Path, pairs: Iterable[TrainingPair]) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.training.pairs import TrainingPair, stable_id
+from retriever.wording import counted
 
 ROLES: dict[str, tuple[str, ...]] = {
     "query": ("query", "question", "anchor"),
@@ -37,7 +38,11 @@ _LONGEST_TITLE = 120
 
 
 def pairs_of_rows(
-    rows: Iterable[tuple[str, Mapping[str, Any]]], origin: str, columns: Mapping[str, str], title_separator: str
+    rows: Iterable[tuple[str, Mapping[str, Any]]],
+    origin: str,
+    columns: Mapping[str, str],
+    title_separator: str,
+    tell: Callable[[str], None] | None = None,
 ) -> list[TrainingPair]:
     """The pairs of (place, row), in their order; equal passages become one object, so that memory holds each text once.
 
@@ -46,6 +51,7 @@ def pairs_of_rows(
         origin: Of all rows, for messages.
         columns: A role of `ROLES` to the column it is in.
         title_separator: See `retriever.training.pairs.read_pairs`.
+        tell: Told, in a line, how many rows have no positive.
 
     Raises:
         RetrieverError: An unknown role, a row that is no pair, an id that stands for two texts, or no pair at all.
@@ -58,9 +64,16 @@ def pairs_of_rows(
     if title_separator and not title_separator.strip():
         raise RetrieverError(f"title_separator must hold more than white space, got {title_separator!r}")
     reader = _RowReader(columns, title_separator)
-    pairs = [pair for where, row in rows for pair in reader.pairs(row, where)]
+    pairs: list[TrainingPair] = []
+    read = empty = 0
+    for where, row in rows:
+        before = len(pairs)
+        pairs += reader.pairs(row, where)
+        read, empty = read + 1, empty + (len(pairs) == before)
     if not pairs:
         raise RetrieverError(f"{origin} holds no pair of a query and a passage that answers it")
+    if empty and tell is not None:
+        tell(f"{origin}: {empty:,} of {counted(read, 'row')} without a positive, left out")
     return pairs
 
 
