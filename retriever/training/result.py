@@ -22,7 +22,6 @@ class TrainingResult:
         similarity: With the γ of the best checkpoint.
         scale: Factor of the scores.
         untrained: Development scores before the first step; {} without any, or where an earlier version did not keep them.
-        untrained: Development scores before the first step; {} without any, or where an earlier version did not keep them.
     """
 
     folder: Path
