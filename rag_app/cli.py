@@ -144,11 +144,13 @@ def index(
 ) -> None:
     """Encode a corpus into an index; the same command again continues a build that was stopped."""
     from rag_app import console
+    from rag_app.out_folder import refuse_file
     from rag_app.stores import build_configured_index, indexes_in, load_configured_encoder, open_corpus
 
     extra: dict[str, Any] = {"index.on_error": on_error, "index.collapse_duplicates": collapse_duplicates}
     settings = load_settings(config, set_, corpus, None, extra)
     open_corpus(settings, None)  # a wrong path should not have to wait for a model
+    refuse_file(out)
     names = [encoder] if encoder else settings.page_encoders
     alone = len(names) == 1 and not indexes_in(out)
     for name in names:

@@ -23,13 +23,15 @@ def train_clip(
 ) -> None:
     """Train CLIP's two towers by loss direction and similarity, and compare; the same command again goes on."""
     from rag_app import console
-    from rag_app.clip import REPORT, run_clip
+    from rag_app.clip import REPORT, TRAININGS, run_clip
     from rag_app.clip_config import load_clip_config
     from rag_app.clip_report import clip_text
+    from rag_app.out_folder import own_folder, refuse_foreign
 
-    settings = load_clip_config(config, set_ or [])
     folder = out or Path("runs") / config.stem
-    with console.progress_bar() as progress:
+    refuse_foreign(folder, (TRAININGS,), "such trainings")
+    settings = load_clip_config(config, set_ or [])
+    with own_folder(folder), console.progress_bar() as progress:
         command = f"magrag {shlex.join(sys.argv[1:])}"
         result = run_clip(settings, folder, log=console.log, progress=progress, command=command)
     if json:

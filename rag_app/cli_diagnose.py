@@ -51,28 +51,31 @@ def diagnose(
     json: JsonOption = False,
 ) -> None:
     """Say what magnitudes are worth: norms, length, relevance, rankings, hubness, and which side to normalise."""
+    from contextlib import nullcontext
+
     from rag_app import console
     from rag_app.diagnose_data import diagnose_data
+    from rag_app.out_folder import own_folder
     from rag_app.pilot_config import load_pilot_config
     from retriever.shards import write_json
 
     settings = load_settings(config, set_, corpus, index)
     name = encoder or settings.page_encoders[0]
     settings.encoder(name)  # a misspelt name should not have to wait for the data
-    report = diagnose_data(
-        settings,
-        data,
-        name,
-        open_pipeline,
-        console.log,
-        own_corpus=bool(corpus or index),
-        pilot=load_pilot_config(pilot) if pilot else None,
-        pilot_folder=out / "pilot" if out else None,
-    )
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(out / "diagnosis.json", report.to_json())
-        (out / "diagnosis.html").write_text(report.to_html(), encoding="utf-8")
+    with own_folder(out) if out is not None else nullcontext():
+        report = diagnose_data(
+            settings,
+            data,
+            name,
+            open_pipeline,
+            console.log,
+            own_corpus=bool(corpus or index),
+            pilot=load_pilot_config(pilot) if pilot else None,
+            pilot_folder=out / "pilot" if out else None,
+        )
+        if out is not None:
+            write_json(out / "diagnosis.json", report.to_json())
+            (out / "diagnosis.html").write_text(report.to_html(), encoding="utf-8")
     if json:
         console.print_json(report.to_json())
         return

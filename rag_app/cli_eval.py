@@ -58,6 +58,7 @@ def evaluate(
     from rag_app import console
     from rag_app.evaluate import run
     from rag_app.experiment import open_experiment
+    from rag_app.out_folder import refuse_file
 
     config, named = _experiment_file(config, what or [])
     extra: dict[str, Any] = {
@@ -70,6 +71,8 @@ def evaluate(
         "eval.measures": split_names(measures) if measures is not None else None,
     }
     settings = load_settings(config, set_, corpus, index, extra)
+    if out is not None:
+        refuse_file(out.parent)
     experiment = open_experiment(settings, named, console.log, own_corpus=bool(corpus or index))
     folder = out or DEFAULT_RUNS / _run_name(config, named, experiment.names)
     with console.progress_bar() as progress:

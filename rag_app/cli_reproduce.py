@@ -26,16 +26,18 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments in small and judge its claims; the same command again goes on."""
     from rag_app import console
+    from rag_app.out_folder import own_folder, refuse_foreign
     from rag_app.reproduction.settings import find_configuration, load_reproduction
 
     path = find_configuration(name)
     settings = load_reproduction(path, set_ or [])
 
-    from rag_app.reproduction.run import REPORT  # heavy; a wrong name should not have to wait
+    from rag_app.reproduction.run import REPORT, RESULT  # heavy; a wrong name should not have to wait
     from rag_app.reproduction.run import reproduce as run
 
     folder = out or Path("runs") / path.stem
-    with console.progress_bar() as progress:
+    refuse_foreign(folder, (RESULT,), "a reproduction")
+    with own_folder(folder), console.progress_bar() as progress:
         result = run(
             settings,
             folder,

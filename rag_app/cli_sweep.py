@@ -43,14 +43,16 @@ def sweep(
     from eval.report.sweep_tables import sweep_text
     from rag_app import console
     from rag_app.config import load_config
-    from rag_app.sweep import REPORT
+    from rag_app.out_folder import own_folder, refuse_foreign
+    from rag_app.sweep import REPORT, TRAININGS
     from rag_app.sweep import sweep as run
     from rag_app.train_config import load_train_config
 
+    folder = out or Path("runs") / f"sweep-{config.stem}"
+    refuse_foreign(folder, (TRAININGS,), "a sweep")
     settings = load_train_config(config, set_ or [])
     experiment = None if evaluation is None else load_config(evaluation)
-    folder = out or Path("runs") / f"sweep-{config.stem}"
-    with console.progress_bar() as progress:
+    with own_folder(folder), console.progress_bar() as progress:
         result = run(
             settings,
             folder,

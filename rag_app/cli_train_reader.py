@@ -21,12 +21,13 @@ def train_reader(
     import json
 
     from rag_app import console
+    from rag_app.out_folder import own_folder
     from rag_app.train_reader import load_reader_training
     from rag_app.train_reader import train_reader as run
 
     chosen = [f"out={json.dumps(str(out))}"] if out is not None else []
     settings = load_reader_training(config, [*(set_ or []), *chosen])
-    with console.progress_bar() as progress:
+    with own_folder(Path(settings.out).expanduser()), console.progress_bar() as progress:
         adapter = run(settings, console.log, progress)
     console.out.print(
         f"adapter: {adapter}\nread with it: --set generator.adapter={adapter} --set prompt.few_shot="

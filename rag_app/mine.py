@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rag_app.config import Config
 from rag_app.config_tables import ColumnsConfig
 from rag_app.errors import ConfigError
+from rag_app.out_folder import check_file
 from rag_app.stores import StepProgress
 from rag_app.words import stores_for_ranking
 from retriever.lexical import BM25Settings
@@ -109,9 +110,8 @@ def check_out(out: Path, source: str) -> None:
     """Refuse, before anything takes time, a file that cannot or should not be written.
 
     Raises:
-        ConfigError: A folder, or the file that is read.
+        ConfigError: A folder, a place that cannot be written to, or the file that is read.
     """
-    if out.is_dir():
-        raise ConfigError(f"{out} is a folder: name the file that the mined pairs go to")
+    check_file(out, "the mined pairs")
     if out.exists() and Path(source).exists() and out.samefile(source):
         raise ConfigError(f"{out} is the file that is read: name another for the mined pairs")

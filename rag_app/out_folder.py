@@ -22,6 +22,7 @@ def own_folder(out: Path) -> Iterator[None]:
     Raises:
         ConfigError: It cannot be made or written to, or another process works in it.
     """
+    refuse_file(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = FileLock(out / LOCK, timeout=0)
@@ -31,7 +32,9 @@ def own_folder(out: Path) -> Iterator[None]:
             f"another process is at work in {out}: wait until it has finished, or name another folder with --out"
         ) from error
     except OSError as error:
-        raise ConfigError(_why_not(out, error)) from error
+        raise ConfigError(
+            f"{out} cannot be written to ({error.strerror or error}): name another folder with --out"
+        ) from error
     try:
         yield
     finally:
@@ -42,8 +45,20 @@ def own_folder(out: Path) -> Iterator[None]:
             out.rmdir()
 
 
+def refuse_file(out: Path) -> None:
+    """Refuse the name of a file, or of something in one, where a folder is to be.
+
+    Raises:
+        ConfigError: The file is named.
+    """
+    for path in (out, *out.parents):
+        if path.exists() and not path.is_dir():
+            inside = "" if path == out else f", so {out} cannot be a folder in it"
+            raise ConfigError(f"{path} is a file{inside}: name a folder to write to")
+
+
 def refuse_foreign(out: Path, holds: Collection[str], what: str) -> None:
-    """Refuse a folder that is neither empty nor one of ours.
+    """Refuse a file, and a folder that is neither empty nor one of ours.
 
     Args:
         out: The folder.
@@ -51,8 +66,9 @@ def refuse_foreign(out: Path, holds: Collection[str], what: str) -> None:
         what: What that would be, for the error ("a sweep").
 
     Raises:
-        ConfigError: Something else is in it.
+        ConfigError: Something else is there.
     """
+    refuse_file(out)
     names = {path.name for path in out.iterdir()} - {LOCK} if out.is_dir() else set()
     if names and names.isdisjoint(holds):
         raise ConfigError(f"{out} is no folder of {what}, and not empty: choose another with --out")
@@ -78,11 +94,3 @@ def check_file(out: Path, what: str) -> None:
         raise ConfigError(
             f"{out} cannot be written ({error.strerror or error}): name another file for {what}"
         ) from error
-
-
-def _why_not(out: Path, error: OSError) -> str:
-    for path in (out, *out.parents):
-        if path.exists() and not path.is_dir():
-            inside = "" if path == out else f", so {out} cannot be a folder in it"
-            return f"{path} is a file{inside}: name a folder with --out"
-    return f"{out} cannot be written to ({error.strerror or error}): name another folder with --out"

@@ -1,0 +1,75 @@
+"""Where commands write: what cannot be written to is told at once, in one line that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rag_app.cli import app
+from rag_app.errors import ConfigError
+from rag_app.out_folder import LOCK, check_file, own_folder, refuse_foreign
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "train-cpu.toml"],
+        ["sweep", "train-cpu.toml"],
+        ["train-reader", "train-reader.toml"],
+        ["train-clip", "clip-shapes.toml"],
+        ["reproduce", "reproduce-cpu.toml"],
+    ],
+)
+def test_a_wrong_out_is_told_before_anything_is_read(command: list[str], tmp_path: Path) -> None:
+    """The data that these configurations name are not there, and nobody gets to look for them."""
+    file = tmp_path / "q.toml"
+    file.write_text("x")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("x")
+    name, config = command
+    for out, message in (
+        (file, "q.toml is a file: name a folder to write to"),
+        (file / "deeper/x", "q.toml is a file, so .*x cannot be a folder in it"),
+        (Path("/proc/x"), r"/proc/x cannot be written to \(.+\): name another folder with --out"),
+        (
+            tmp_path / "mine",
+            "mine is no folder of a.*, and not empty|mine is no folder of such trainings, and not empty",
+        ),
+    ):
+        done = CliRunner().invoke(app, [name, str(CONFIGS / config), "--out", str(out)])
+        assert isinstance(done.exception, ConfigError)
+        with pytest.raises(ConfigError, match=message):
+            raise done.exception
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_a_file_that_cannot_be_written_is_told_before_mining(tmp_path: Path) -> None:
+    (tmp_path / "pairs.jsonl").write_text("{}")
+    for out, message in (
+        ("/proc/x.jsonl", r"/proc/x.jsonl cannot be written \(.+\): name another file for the mined pairs"),
+        (str(tmp_path / "pairs.jsonl/x.jsonl"), r"x.jsonl cannot be written \(.+\)"),
+        (str(tmp_path), "is a folder: name the file that the mined pairs go to"),
+        (str(tmp_path / "pairs.jsonl"), "is the file that is read"),
+    ):
+        done = CliRunner().invoke(app, ["mine", str(tmp_path / "pairs.jsonl"), out])
+        assert isinstance(done.exception, ConfigError)
+        with pytest.raises(ConfigError, match=message):
+            raise done.exception
+    check_file(tmp_path / "new/out.jsonl", "the mined pairs")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_folder_is_held_and_left_as_it_was(tmp_path: Path) -> None:
+    with own_folder(tmp_path / "a/b"):
+        assert (tmp_path / "a/b" / LOCK).is_file()
+        refuse_foreign(tmp_path / "a/b", (), "a training")
+        with pytest.raises(ConfigError, match="another process is at work in"), own_folder(tmp_path / "a/b"):
+            pass
+    assert not (tmp_path / "a/b").exists()
+    with own_folder(tmp_path / "a/b"):
+        (tmp_path / "a/b/kept").write_text("x")
+    assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["kept"]
