@@ -7,7 +7,7 @@ each encoder, so that seeds and similarities can be added later), the comparison
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,7 @@ def sweep(
         result = train(own, folder, log=log, progress=progress, mined=mined, evaluation_questions=asked)
         found.append((own, result))
     facts = [_facts(own, result, out) for own, result in found]
-    made = _made(config, facts[0], out, plan, command)
+    made = _made(config, facts, out, plan, command)
     if plan is None:
         compared = Sweep(list(in_domain), facts, made=made)
     else:
@@ -135,21 +135,36 @@ def _facts(config: TrainConfig, result: TrainingResult, out: Path) -> dict[str, 
     }
 
 
-def _made(config: TrainConfig, first: dict[str, Any], out: Path, plan: Plan | None, command: str) -> dict[str, Any]:
+def _made(
+    config: TrainConfig, facts: Sequence[dict[str, Any]], out: Path, plan: Plan | None, command: str
+) -> dict[str, Any]:
     """How the sweep was made: what is shown above its tables, and the environment's details."""
     data, environment = config.data, describe_environment()
-    known = json.loads((out / first["checkpoint"]).parent.joinpath(TRAIN).read_text(encoding="utf-8"))["facts"]
+    known = {
+        own["seed"]: json.loads((out / own["checkpoint"]).parent.joinpath(TRAIN).read_text(encoding="utf-8"))["facts"]
+        for own in facts
+    }
+    hashes = {seed: of["pairs"][:12] for seed, of in known.items()}
+    weights = next(iter(known.values()))["weights"][:12]
     versions = {name: environment["packages"].get(name) for name in ("magrag", "torch", "transformers")}
     git = environment["git"]
     revision = [f"revision {git['commit'][:12]}{' with changes' if git['changed'] else ''}"] if git else []
     return {
         "command": command,
-        "data": f"{data.pairs or data.hub}, SHA-256 of the pairs {known['pairs'][:12]}",
+        "data": f"{data.pairs or data.hub}, SHA-256 of the pairs {_by_seed(hashes)}",
         "evaluated on": "" if plan is None else ", ".join(plan.ranking.names),
-        "model": f"{config.encoder.model}, SHA-256 of the weights {known['weights'][:12]}",
+        "model": f"{config.encoder.model}, SHA-256 of the weights {weights}",
         "hardware": environment["hardware"],
         "versions": ", ".join([*(f"{name} {version}" for name, version in versions.items() if version), *revision]),
     }
+
+
+def _by_seed(hashes: Mapping[int, str]) -> str:
+    """One hash, or those of all seeds where each draws pairs of its own."""
+    if len(set(hashes.values())) == 1:
+        return next(iter(hashes.values()))
+    each = ", ".join(f"{own} (seed {seed})" for seed, own in hashes.items())
+    return f"{each}: each seed draws its own data.n pairs and development queries"
 
 
 def _write(path: Path, text: str) -> None:

@@ -36,7 +36,7 @@ class DataConfig(Table):
         split: Which part of it.
         columns: Our names (query, positive, negatives, answers, source) to the file's.
         title_separator: Splits passages that are one text into title and text at its first place; "" splits nothing.
-        n: Pairs, drawn with the seed; 0 takes all.
+        n: Pairs, drawn with the seed, before queries are held out: with another seed both are others; 0 takes all.
         evaluation: Question files whose questions must not be trained on.
     """
 

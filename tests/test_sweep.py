@@ -336,6 +336,19 @@ def test_without_an_experiment_the_development_scores_are_compared(root: Path, f
     run_sweep(root, root / "out", SIMILARITIES, SEEDS)
 
 
+def test_pairs_that_are_drawn_are_told_by_seed(root: Path, tmp_path: Path) -> None:
+    drawing = training(root, "data.n=40", "training.steps=1", "training.eval_every=0", "mining.kind=none")
+    found = sweep(
+        drawing, tmp_path, similarities=["cosine"], seeds=[0, 1], experiment=None,
+        log=lambda line: None, progress=lambda what, done, total: None,
+    )  # fmt: skip
+    hashes = [
+        json.loads((tmp_path / f"train/cosine-{n}/train.json").read_text())["facts"]["pairs"][:12] for n in (0, 1)
+    ]
+    assert hashes[0] != hashes[1]
+    assert f"{hashes[0]} (seed 0), {hashes[1]} (seed 1): each seed draws its own data.n pairs" in found.made["data"]
+
+
 @pytest.mark.parametrize(
     ("similarities", "seeds", "changed", "message"),
     [
