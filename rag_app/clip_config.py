@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from rag_app.config_checks import each_once
 from rag_app.config_layers import Layers, validated
-from rag_app.config_tables import Count, Seed, Share, Table
-from rag_app.train_config import Beta, Natural, NotNegative, Positive
+from rag_app.config_tables import Beta, Count, Device, Natural, NotNegative, Positive, Seed, Share, Table
 
 Direction = Literal["both", "text_to_image", "image_to_text"]
 PairSimilarity = Literal["cosine", "qnorm", "dnorm", "dot"]
@@ -111,9 +111,7 @@ class ClipTrainingConfig(Table):
     scale: Literal["fixed", "matched"] = "matched"
     alpha: Positive = 20.0
     precision: Literal["float32", "bfloat16"] = "float32"
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description='"auto", "cpu" or "cuda"')] = (
-        "auto"
-    )
+    device: Device = "auto"
     eval_batch_size: Count = 256
 
 
@@ -152,9 +150,7 @@ class ClipConfig(Table):
     def _fits(self) -> ClipConfig:
         data, model = self.data, self.model
         for name in ("directions", "similarities", "seeds"):
-            values = getattr(self.grid, name)
-            if len(set(values)) < len(values):
-                raise ValueError(f"grid.{name} must name each once, got {', '.join(map(str, values))}")
+            each_once(f"grid.{name}", getattr(self.grid, name))
         for side, tower in (("text", model.text), ("image", model.image)):
             if tower.hidden % tower.heads:
                 raise ValueError(

@@ -61,16 +61,16 @@ def make_towers(config: ClipConfig, seed: int) -> TwoTowers:
     """A model whose first weights follow from the seed, unless they are pretrained.
 
     Raises:
+        RetrieverError: The device is not there.
         WeightsError: The model cannot be had.
     """
     import torch
     from transformers import AutoTokenizer, CLIPConfig, CLIPModel
 
+    from retriever.loading import torch_device
     from retriever.training.two_towers import TwoTowers
 
-    device = config.training.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch_device(config.training.device)
     torch.manual_seed(seed)
     if not config.model.name:
         tokenizer = _tokenizer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rag_app.config_layers import nearest
@@ -169,6 +169,16 @@ def preset_problems(table: str, encoder: EncoderConfig) -> Iterable[str]:
 
     if encoder.preset not in PRESETS:
         yield f"{table}.preset: {unknown('preset', encoder.preset, PRESETS)}"
+
+
+def each_once(setting: str, values: Sequence[object]) -> None:
+    """Refuse a list that has a value twice.
+
+    Raises:
+        ValueError: The setting and its values.
+    """
+    if len(set(values)) < len(values):
+        raise ValueError(f"{setting} must name each once, got {', '.join(map(str, values))}")
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:

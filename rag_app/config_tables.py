@@ -9,8 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 Similarity = Literal["cosine", "dot", "qnorm", "dnorm", "learnable"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 # What every library takes that draws something here.
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
 Names = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
 Kind = Literal["dense", "bm25", "hybrid", "rerank", "iterative", "trec_run"]
 
@@ -20,6 +25,8 @@ _DEVICES = '"auto", "cpu", "mps", "cuda" or "cuda:N"'
 _ADDRESS = 'an address such as "http://localhost:8000/v1", or ""'
 _PATH = 'a path such as "/magrag", or ""'
 _VARIABLE = "the name of an environment variable, not the key itself"
+
+Device = Annotated[str, Field(pattern=_DEVICE, description=_DEVICES)]
 
 CLOSED_BOOK = "closed-book"
 """The row that reads no passages; it is a retriever wherever one is named, and has no table."""
@@ -62,7 +69,7 @@ class EncoderConfig(Table):
     passage_max_tokens: Annotated[int, Field(ge=4)] | None = None
     adapter: str = ""
     precision: Literal["float32", "bfloat16"] = "float32"
-    device: Annotated[str, Field(pattern=_DEVICE, description=_DEVICES)] = "auto"
+    device: Device = "auto"
     tokens_per_batch: Count = 4096
     trained_for: Similarity | None = None
     trust_remote_code: bool = False
@@ -113,7 +120,7 @@ class RetrieverConfig(Table):
     max_tokens: Annotated[int, Field(ge=4)] | None = None
     batch_size: Count | None = None
     # The description stands outside, where messages look for it.
-    device: Annotated[Annotated[str, Field(pattern=_DEVICE)] | None, Field(description=_DEVICES)] = None
+    device: Annotated[Device | None, Field(description=_DEVICES)] = None
     rounds: Annotated[int, Field(ge=1, le=4)] | None = None
     width: Count | None = None
     path: Annotated[str, Field(min_length=1)] | None = None

@@ -9,8 +9,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from rag_app.config import Config
-from rag_app.config_tables import Seed, Table
-from rag_app.train_config import Natural, TrainConfig, load_as
+from rag_app.config_checks import each_once
+from rag_app.config_tables import Natural, Seed, Table
+from rag_app.train_config import TrainConfig, load_as
 
 
 class PilotTable(Table):
@@ -28,8 +29,7 @@ class PilotTable(Table):
 
     @model_validator(mode="after")
     def _each_once(self) -> PilotTable:
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("pilot.seeds must name each seed once")
+        each_once("pilot.seeds", self.seeds)
         return self
 
 

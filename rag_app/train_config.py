@@ -10,18 +10,24 @@ from pydantic import Field, model_validator
 
 from rag_app.config_checks import preset_problems
 from rag_app.config_layers import Layers, validated
-from rag_app.config_tables import Count, EncoderConfig, Seed, Share, Similarity, Table
+from rag_app.config_tables import (
+    Beta,
+    Count,
+    EncoderConfig,
+    Natural,
+    NotNegative,
+    Positive,
+    Seed,
+    Share,
+    Similarity,
+    Table,
+    Texts,
+)
 from rag_app.errors import ConfigError
 from retriever.training.checkpoint import MERGED
 from retriever.training.crops import CropSettings
 from retriever.training.mining import MiningSettings
 from retriever.training.settings import LoraSettings, TrainingSettings
-
-Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Beta = Annotated[float, Field(ge=0, lt=1)]
-Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 _MINING, _TRAINING, _CROPS, _LORA = MiningSettings(), TrainingSettings(), CropSettings(), LoraSettings()
 

@@ -122,8 +122,14 @@ def _without(pair: TrainingPair, closed: Container[str]) -> TrainingPair:
     return pair if len(left) == len(pair.negatives) else replace(pair, negatives=left)
 
 
-def read_dev_set(name: str, config: DevSetConfig, seed: int) -> DevSet:
+def read_dev_set(name: str, config: DevSetConfig, seed: int, *, table: str = "dev.datasets") -> DevSet:
     """Questions with marked passages and a pool of their corpus.
+
+    Args:
+        name: Of the set.
+        config: Its table.
+        seed: Of both draws.
+        table: Where people write such sets, for errors.
 
     Raises:
         ConfigError: It has no corpus, no marked passages, or passages are marked that the corpus lacks.
@@ -134,24 +140,24 @@ def read_dev_set(name: str, config: DevSetConfig, seed: int) -> DevSet:
     from eval.data.specs import DataSetSpec
     from retriever.corpora import read_corpus
 
-    spec = DataSetSpec(name, path=config.path, split=config.split)
+    place, spec = f"{table}.{name}", DataSetSpec(name, path=config.path, split=config.split)
     try:
         data = load_dataset(spec, n=config.queries, seed=seed)
     except EvalError as error:
-        raise type(error)(f"dev.datasets.{name}: {error}") from error
+        raise type(error)(f"{place}: {error}") from error
     if not isinstance(data, DataSet):
-        raise ConfigError(f"dev.datasets.{name}: {config.path} holds sentence pairs, not questions")
+        raise ConfigError(f"{place}: {config.path} holds sentence pairs, not questions")
     corpus = config.corpus or data.corpus
     questions = [question for question in data.questions if question.relevance]
     if not corpus or not questions:
         lacks = "corpus" if not corpus else "question with marked passages"
-        raise ConfigError(f"dev.datasets.{name} has no {lacks}: give one, or leave the set out")
+        raise ConfigError(f"{place} has no {lacks}: give one, or leave the set out")
     marked = {id for question in questions for id in question.relevance}
     passages = list(read_corpus(corpus, on_error="fail", collapse_duplicates=False))
     found = [passage for passage in passages if passage.id in marked]
     others = [passage for passage in passages if passage.id not in marked]
     if not found:
-        raise ConfigError(f"dev.datasets.{name}: no marked passage is in {corpus}: are the ids of the same corpus?")
+        raise ConfigError(f"{place}: no marked passage is in {corpus}: are the ids of the same corpus?")
     if config.pool and len(others) > config.pool:
         drawn = np.sort(np.random.default_rng(seed).permutation(len(others))[: config.pool])
         others = [others[position] for position in drawn]

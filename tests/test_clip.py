@@ -259,6 +259,7 @@ def test_a_named_model_learns_pictures_that_lie_in_a_folder(tmp_path: Path) -> N
             "data.kind=pictures",
             "data.kind pictures needs data.hub, a data set, and model.name, a CLIP that knows words",
         ),
+        ("training.device=gpu", 'training.device must be "auto", "cpu", "mps", "cuda" or "cuda:N"'),
         ("training.step=3", 'unknown setting "training.step"; did you mean "training.steps"?'),
     ],
 )
@@ -266,6 +267,12 @@ def test_what_cannot_be_trained_is_said_in_a_line(override: str, message: str) -
     with pytest.raises(ConfigError) as error:
         tiny(override)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for a machine without a GPU")
+def test_a_gpu_that_is_not_there_is_said_in_a_line() -> None:
+    with pytest.raises(RetrieverError, match="device cuda was asked for, but torch sees no GPU"):
+        make_towers(tiny("training.device=cuda"), 0)
 
 
 def test_the_configurations_name_what_they_set() -> None:

@@ -120,7 +120,7 @@ def test_both_sides_are_trained_and_ranked_on_the_questions_at_hand(root: Path, 
         ("asked.jsonl", "nowhere.toml", "cannot read the configuration .*nowhere.toml"),
         ("open.jsonl", "pilot.toml", "judged by questions that mark passages, and these mark none"),
         ("sts.jsonl", "pilot.toml", "sts.jsonl holds sentence pairs"),
-        ("asked.jsonl", "twice.toml", "pilot.seeds must name each seed once"),
+        ("asked.jsonl", "twice.toml", "pilot.seeds must name each once, got 1, 1"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_loaded(root: Path, data: str, pilot: str, message: str) -> None:

@@ -146,6 +146,12 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     settings = load_reproduction(CONFIGS / "reproduce-cpu.toml")
     with pytest.raises(ConfigError, match='there is no experiment "gama"; did you mean "gamma"'):
         reproduce(settings, tmp_path, only=["gama"], log=print, progress=lambda *_: None)
+    for override, message in (
+        ("gamma.seeds=[0, 0]", r"gamma.seeds must name each once, got 0, 0 \(--set gamma.seeds\)"),
+        ('pairs.similarities=["qnorm"]', "pairs.similarities must have cosine, .* got qnorm"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            load_reproduction(CONFIGS / "reproduce-cpu.toml", [override])
 
 
 # --- the whole -------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def _cut(settings: ReproduceConfig, name: str, sets: Path) -> Path:
         return folder
     corpus = settings.path(table.corpus) if table.corpus else ""
     placed = table.model_copy(update={"path": settings.path(table.path), "corpus": corpus})
-    own = read_dev_set(name, placed, _SEED)
+    own = read_dev_set(name, placed, _SEED, table="sets")
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     _write(folder / "corpus.jsonl", ({"_id": p.id, "title": p.title, "text": p.text} for p in own.passages))
     _write(folder / "queries.jsonl", ({"_id": q.id, "text": q.question} for q in own.questions))

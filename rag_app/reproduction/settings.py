@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rag_app.clip_config import ClipConfig, load_clip_config
+from rag_app.config_checks import each_once
 from rag_app.config_layers import Layers, validated
-from rag_app.config_tables import Count, Seed, Similarity, Table
+from rag_app.config_tables import Count, Natural, Positive, Seed, Similarity, Table, Texts
 from rag_app.errors import ConfigError
-from rag_app.train_config import DevSetConfig, Natural, Positive, Texts, TrainConfig, load_train_config
+from rag_app.train_config import DevSetConfig, TrainConfig, load_train_config
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1, strict=False)]
 Similarities = Annotated[tuple[Similarity, ...], Field(min_length=1, strict=False)]
@@ -141,6 +142,20 @@ class ReproduceConfig(Table):
     gradients: GradientsConfig = Field(default_factory=GradientsConfig)
     gamma: GammaConfig = Field(default_factory=GammaConfig)
     clip: ClipExperimentConfig = Field(default_factory=ClipExperimentConfig)
+
+    @model_validator(mode="after")
+    def _fits(self) -> ReproduceConfig:
+        """What would be found out after the trainings, or would make an interval of the same training twice."""
+        for table in ("symmetry", "initialisation", "pairs", "gamma"):
+            for name in ("similarities", "seeds", "sizes"):
+                each_once(f"{table}.{name}", getattr(getattr(self, table), name, ()))
+        for table in ("initialisation", "pairs"):
+            names = getattr(self, table).similarities
+            if "cosine" not in names:
+                raise ValueError(
+                    f"{table}.similarities must have cosine, which the others are compared with, got {', '.join(names)}"
+                )
+        return self
 
     def path(self, name: str) -> str:
         """A path of data."""

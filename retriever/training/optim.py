@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from retriever.errors import RetrieverError
+from retriever.training.settings import TrainingSettings
+
 if TYPE_CHECKING:
     import torch
     from torch.nn import Parameter
@@ -52,6 +55,26 @@ def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Set every group's learning rate to `factor` times its peak."""
     for group in optimizer.param_groups:
         group["lr"] = group["peak"] * factor
+
+
+def clip_gradient(parameters: Iterable[Parameter], settings: TrainingSettings, step: int) -> float:
+    """Shorten the gradient to `settings.clip` (0: not at all); returns its norm before.
+
+    Args:
+        parameters: All that are trained, with their gradients.
+        settings: Of the training.
+        step: Counted from 0, for the error.
+
+    Raises:
+        RetrieverError: The norm is not finite.
+    """
+    import torch
+
+    norm = torch.nn.utils.clip_grad_norm_(parameters, settings.clip if settings.clip > 0 else float("inf"))
+    if not torch.isfinite(norm):
+        fixed = ", or use scale matched" if settings.scale == "fixed" else ""
+        raise RetrieverError(f"the gradient of step {step + 1} is not finite; lower learning_rate or alpha{fixed}")
+    return float(norm)
 
 
 def rate_factor(step: int, steps: int, warmup: float) -> float:

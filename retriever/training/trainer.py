@@ -30,7 +30,7 @@ from retriever.training.checkpoint import (
 from retriever.training.figures import FigureLog, norm_figures
 from retriever.training.forward import Forward, check_lengths
 from retriever.training.masking import known_positives
-from retriever.training.optim import make_optimizer, rate_factor, set_rates
+from retriever.training.optim import clip_gradient, make_optimizer, rate_factor, set_rates
 from retriever.training.pairs import TrainingPair, data_hash
 from retriever.training.result import TrainingResult
 from retriever.training.settings import TrainingSettings
@@ -233,11 +233,7 @@ class Trainer:
             loss,
         )
         average_gradients(self._parameters.values())
-        limit = settings.clip if settings.clip > 0 else float("inf")
-        norm = torch.nn.utils.clip_grad_norm_(list(self._parameters.values()), limit)
-        if not torch.isfinite(norm):
-            fixed = ", or use scale matched" if settings.scale == "fixed" else ""
-            raise RetrieverError(f"the gradient of step {step + 1} is not finite; lower learning_rate or alpha{fixed}")
+        norm = clip_gradient(self._parameters.values(), settings, step)
         self._optimizer.step()
         tokens = int(share.queries.lengths.sum() + share.passages.lengths.sum())
         return {
@@ -247,7 +243,7 @@ class Trainer:
             **self._gammas(),
             **figures,
             "learning_rate": settings.learning_rate * factor,
-            "gradient_norm": float(norm),
+            "gradient_norm": norm,
             "tokens_per_second": tokens / (time.perf_counter() - started),
         }
 

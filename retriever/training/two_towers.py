@@ -18,7 +18,7 @@ from torch import Tensor
 from retriever.errors import RetrieverError
 from retriever.similarity import Similarity, similarity_from_name
 from retriever.training.loss import ContrastiveLoss, matched_scale
-from retriever.training.optim import make_optimizer, rate_factor, set_rates
+from retriever.training.optim import clip_gradient, make_optimizer, rate_factor, set_rates
 from retriever.training.settings import TrainingSettings
 
 Direction = Literal["both", "text_to_image", "image_to_text"]
@@ -85,10 +85,10 @@ class TwoTowers:
     Args:
         model: transformers' CLIPModel.
         tokenizer: transformers'; it ends each caption with the model's `eos_token_id`, whose state is the embedding.
-        device: Of torch.
+        device: That the model is moved to.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, device: str = "cpu") -> None:
+    def __init__(self, model: Any, tokenizer: Any, device: torch.device) -> None:
         self.model = model.to(device)
         self.model.logit_scale.requires_grad_(False)  # the loss has a scale of its own
         self.tokenizer, self.device = tokenizer, device
@@ -176,7 +176,7 @@ def train_towers(
         The scale, and the mean loss of the last tenth of the steps.
 
     Raises:
-        RetrieverError: Fewer pairs than a batch, a batch without negatives, or a gradient that is not finite.
+        RetrieverError: Fewer pairs than a batch, no scale that matches cosine's, or a gradient that is not finite.
     """
     if len(pairs) < recipe.batch_size:
         raise RetrieverError(f"{len(pairs)} pairs are fewer than batch_size {recipe.batch_size}: lower it")
@@ -192,11 +192,10 @@ def train_towers(
         eps=recipe.eps,
     )
     trained = [parameter for parameter in towers.model.parameters() if parameter.requires_grad]
-    device = torch.device(towers.device).type
 
     def embedded(batch: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
         excluded = torch.from_numpy(no_negatives(batch, known)).to(towers.device)
-        with torch.autocast(device, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
+        with torch.autocast(towers.device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
             texts = towers.texts([pair.caption for pair in batch])
             images = towers.images(pixels([pair.picture for pair in batch]))
         return texts, images, excluded
@@ -212,11 +211,7 @@ def train_towers(
         optimizer.zero_grad(set_to_none=True)
         value = loss(*embedded(_batch(pairs, recipe, step)))
         torch.autograd.backward(value)
-        norm = torch.nn.utils.clip_grad_norm_(trained, recipe.clip or float("inf"))
-        if not torch.isfinite(norm):
-            raise RetrieverError(
-                f"the gradient of step {step + 1} is not finite; lower learning_rate or alpha, or use scale matched"
-            )
+        clip_gradient(trained, recipe, step)
         optimizer.step()
         losses.append(value.item())
         if report is not None:
