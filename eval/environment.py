@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,18 @@ def describe_environment() -> dict[str, Any]:
         "packages": _versions(),
         "git": _git(Path(__file__).resolve().parents[1]),
     }
+
+
+def versions_of(environment: Mapping[str, Any], *names: str) -> str:
+    """As "magrag 0.1, torch 2.9", of what `describe_environment` gave; a package that is not installed is left out."""
+    packages = environment["packages"]
+    return ", ".join(f"{name} {packages[name]}" for name in names if name in packages)
+
+
+def revision_of(environment: Mapping[str, Any]) -> str:
+    """The commit in short, and whether files differ from it; "" where `describe_environment` found none."""
+    git = environment["git"]
+    return f"{git['commit'][:12]}{' with changes' if git['changed'] else ''}" if git else ""
 
 
 def _versions() -> dict[str, str]:

@@ -29,7 +29,7 @@ def train_clip(
     from rag_app.out_folder import own_folder, refuse_foreign
 
     folder = out or Path("runs") / config.stem
-    refuse_foreign(folder, (TRAININGS,), "such trainings")
+    refuse_foreign(folder, (TRAININGS,), "trainings of two towers")
     settings = load_clip_config(config, set_ or [])
     with own_folder(folder), console.progress_bar() as progress:
         command = f"magrag {shlex.join(sys.argv[1:])}"

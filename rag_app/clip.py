@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from itertools import product
@@ -19,25 +19,23 @@ from typing import Any
 
 import numpy as np
 
-from eval.environment import describe_environment
+from eval.environment import describe_environment, revision_of, versions_of
 from eval.paired import Comparison, compare_values, with_holm
 from eval.significance import bootstrap_interval
 from generator.quiet import quiet_transformers
 from rag_app.clip_config import ClipConfig, Direction
 from rag_app.clip_data import make_towers, open_pictures
-from rag_app.clip_measures import I2T, RANKINGS, T2I, kept_sides, measure, once, own_ranking, truth
+from rag_app.clip_measures import I2T, RANKINGS, T2I, captions_of, kept_sides, measure, own_ranking, truth
 from rag_app.clip_report import clip_markdown
 from rag_app.errors import ConfigError
-from rag_app.stores import StepProgress
+from rag_app.stores import Log, StepProgress
 from rag_app.sweep_stages import stages
-from retriever.shards import write_atomically, write_json
+from retriever.shards import write_json, write_text
 
 TRAININGS, TRAINING, MODEL = "train", "training.json", "model"
 RESULT, REPORT = "clip.json", "clip.md"
 BASELINE: tuple[Direction, str] = ("both", "cosine")
 """What the others are compared with: CLIP's own loss."""
-
-Log = Callable[[str], None]
 
 
 def run_clip(config: ClipConfig, out: Path, *, log: Log, progress: StepProgress, command: str = "") -> dict[str, Any]:
@@ -70,7 +68,7 @@ def run_clip(config: ClipConfig, out: Path, *, log: Log, progress: StepProgress,
     rows = [_row(*cell, results) for cell, results in found.items()]
     result = {"made": _made(config, command), "rows": rows, "differences": _differences(found)}
     write_json(out / RESULT, result)
-    write_atomically(out / REPORT, lambda file: file.write(clip_markdown(result).encode()))
+    write_text(out / REPORT, clip_markdown(result))
     return result
 
 
@@ -83,7 +81,7 @@ class _Work:
     @cached_property
     def _parts(self) -> Any:
         train, test = open_pictures(self.config)
-        captions, paired = once(test)
+        captions, paired = captions_of(test)
         return train, test, captions, paired, truth(test, captions)
 
     def train(
@@ -177,7 +175,12 @@ def _differences(found: Mapping[tuple[Direction, str], Sequence[Mapping[str, Any
 
     def values(cell: tuple[Direction, str]) -> dict[str, dict[str, float]]:
         return {
-            asked: dict(_by_place(_over_seeds(found[cell], asked, own_ranking(*cell, asked)))) for asked in (T2I, I2T)
+            # Queries have no names but their places.
+            asked: {
+                str(place): value
+                for place, value in enumerate(_over_seeds(found[cell], asked, own_ranking(*cell, asked)))
+            }
+            for asked in (T2I, I2T)
         }
 
     before = values(BASELINE)
@@ -188,19 +191,13 @@ def _differences(found: Mapping[tuple[Direction, str], Sequence[Mapping[str, Any
     return [asdict(one) for one in with_holm(compared)]
 
 
-def _by_place(values: Sequence[float]) -> list[tuple[str, float]]:
-    """Values by their place, as text: queries have no other names."""
-    return [(str(place), value) for place, value in enumerate(values)]
-
-
 def _over_seeds(results: Sequence[Mapping[str, Any]], asked: str, ranking: str) -> list[float]:
     return np.mean([result["hits"][asked][ranking] for result in results], axis=0).tolist()
 
 
 def _made(config: ClipConfig, command: str) -> dict[str, Any]:
     environment = describe_environment()
-    data, git = config.data, environment["git"]
-    packages = {name: environment["packages"].get(name) for name in ("magrag", "torch", "transformers")}
+    data = config.data
     generated = f"generated shapes, {data.train:,} pictures to train on, {data.test:,} of part {data.evaluate}"
     return {
         "command": command,
@@ -208,6 +205,6 @@ def _made(config: ClipConfig, command: str) -> dict[str, Any]:
         "model": config.model.name or "CLIP of the configuration's sizes, from random weights",
         "settings": config.model_dump(mode="json"),
         "hardware": environment["hardware"],
-        "versions": ", ".join(f"{name} {version}" for name, version in packages.items() if version),
-        "revision": f"{git['commit'][:12]}{' with changes' if git['changed'] else ''}" if git else "",
+        "versions": versions_of(environment, "magrag", "torch", "transformers"),
+        "revision": revision_of(environment),
     }

@@ -30,7 +30,7 @@ def own_ranking(direction: str, similarity: str, asked: str) -> str:
     return "dot" if kept_sides(direction, similarity)["image" if asked == T2I else "text"] else "cosine"
 
 
-def once(part: Pictures) -> tuple[list[str], np.ndarray]:
+def captions_of(part: Pictures) -> tuple[list[str], np.ndarray]:
     """The part's captions, each once, and [captions, pictures] bool: which picture has which."""
     captions = list(dict.fromkeys(pair.caption for pair in part.pairs))
     place = {caption: at for at, caption in enumerate(captions)}

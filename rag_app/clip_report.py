@@ -9,6 +9,7 @@ from typing import Any
 from eval.report.render import aligned, markdown, plain
 from eval.report.tables import NONE, Table
 from rag_app.clip_measures import I2T, RANKINGS, T2I
+from retriever.wording import counted
 
 _ARROWS = {"both": "both", T2I: "text → image", I2T: "image → text"}
 _NOTES = (
@@ -53,9 +54,8 @@ def _recall(rows: Sequence[Mapping[str, Any]]) -> Table:
     counts = ", ".join(
         f"{rows[0]['recall'][asked]['n']:,} {what}" for asked, what in ((T2I, "captions"), (I2T, "pictures"))
     )
-    seeds = len(rows[0]["by_seed"])
     return Table(
-        f"Recall@1 ({counts}, {seeds} seed{'s' * (seeds > 1)})",
+        f"Recall@1 ({counts}, {counted(len(rows[0]['by_seed']), 'seed')})",
         ("loss", "similarity", "text", "image", *header),
         lines,
         4,
@@ -100,11 +100,10 @@ def _names(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _percent(found: Mapping[str, Any]) -> str:
     value = f"{100 * found['value']:.1f}"
-    return (
-        value
-        if found["interval"] is None
-        else value + " [{:.1f}, {:.1f}]".format(*(100 * end for end in found["interval"]))
-    )
+    if found["interval"] is None:
+        return value
+    low, high = found["interval"]
+    return f"{value} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _mean(own: Sequence[Mapping[str, Any]], name: str) -> str:

@@ -88,6 +88,7 @@ def run(
     _refuse_equal_texts(config, experiment)
     bench = Bench(config, experiment.corpora, ids, log, progress, slot, beside)
     pairs = experiment.pairs
+    step = "answers" if settings.read else "rankings"
     try:
         datasets = [_with_corpus(own, experiment.corpora[own.name], bench, config) for own in experiment.datasets]
         _say_notes(config, bench, datasets)
@@ -107,7 +108,7 @@ def run(
             corpus_facts=lambda dataset: corpus_facts(bench, config, dataset),
             pair_sets=pairs,
             score_pairs=lambda: score_pairs(config, bench, pairs),
-            progress=None if progress is None else lambda done, total: progress(STEPS[not settings.read], done, total),
+            progress=None if progress is None else lambda done, total: progress(step, done, total),
             on_message=log,
             retry_errors=retry_errors,
             stop=stop,

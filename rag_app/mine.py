@@ -12,7 +12,7 @@ from rag_app.config_tables import ColumnsConfig
 from rag_app.errors import ConfigError
 from rag_app.out_folder import check_file
 from rag_app.stores import StepProgress
-from rag_app.words import stores_for_ranking
+from rag_app.word_stores import stores_for_ranking
 from retriever.lexical import BM25Settings
 from retriever.passages import Passage
 from retriever.shards import write_atomically

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,27 +17,25 @@ import numpy as np
 from eval.data.datasets import Question, content_hash
 from eval.data.sources import DataSet
 from eval.paired import Comparison
-from eval.sweep import RANKING, Norms, Row, Sweep
+from eval.sweep import RANKING, Norms, Row, Sweep, side
 from rag_app.config import Config
 from rag_app.config_tables import ColumnsConfig
 from rag_app.errors import ConfigError
 from rag_app.experiment import Experiment
 from rag_app.pilot_config import PilotConfig
-from rag_app.stores import StepProgress
+from rag_app.stores import Log, StepProgress
 from rag_app.sweep import sweep
 from rag_app.sweep_evaluation import Plan, corpus_mark
 from rag_app.sweep_norms import marked_ids, marked_passages
 from rag_app.train_config import TrainConfig
 from retriever.index import Index
 from retriever.passages import Passage
-from retriever.shards import write_atomically
+from retriever.shards import write_text
 
 TRAINED = ("cosine", "qnorm", "dnorm")
 """The two that are compared, and what both are held against."""
 
 PASSAGES = "passages.jsonl"
-
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +77,7 @@ class Pilot:
     @property
     def side(self) -> str:
         """The variant that ranks better by more than chance, qnorm or dnorm; "" where the interval holds 0 or there is none."""
-        interval = self.difference.interval
-        if interval is None or interval[0] <= 0 <= interval[1]:
-            return ""
-        return "qnorm" if interval[0] > 0 else "dnorm"
+        return {1: "qnorm", -1: "dnorm"}.get(side(self.difference) or 0, "")
 
 
 def run_pilot(
@@ -187,7 +182,7 @@ def _write_passages(path: Path, passages: Iterable[Passage]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = ({"id": own.id, "title": own.title, "text": own.text} for own in passages)
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    write_atomically(path, lambda file: file.write("".join(lines).encode()))
+    write_text(path, "".join(lines))
     return path.resolve()
 
 

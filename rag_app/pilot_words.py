@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rag_app.diagnosis_words import Reading
-from rag_app.pilot import Pilot
+from rag_app.pilot import TRAINED, Pilot
 from rag_app.query_words import DEFAULT_SIDE
+from retriever.wording import counted
 
 _WHICH = {
     "qnorm": "normalise the questions and keep the passages' magnitude (qnorm)",
@@ -39,9 +40,9 @@ def pilot_reason(pilot: Pilot) -> str:
 
 def pilot_reading(pilot: Pilot) -> Reading:
     """The figure with what it is over and what follows."""
-    own, rows = pilot.difference, {name: pilot.row(name) for name in ("cosine", "qnorm", "dnorm")}
+    own, rows = pilot.difference, {name: pilot.row(name) for name in TRAINED}
     detail = f"95 % interval {_between(own.interval)}, " if own.interval else ""
-    detail += f"{own.n:,} questions, {len(pilot.seeds)} {'seed' if len(pilot.seeds) == 1 else 'seeds'}"
+    detail += f"{own.n:,} questions, {counted(len(pilot.seeds), 'seed')}"
     trained = ", ".join(f"by {name} {100 * row.value:.1f}" for name, row in rows.items())
     before = " and ".join(
         f"{100 * pilot.row('untrained', by).value:.1f} by {words}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval.environment import describe_environment
+from eval.environment import describe_environment, revision_of, versions_of
 from eval.report.sweep_tables import sweep_markdown
 from eval.sweep import UNTRAINED, Sweep, compare_trainings
 from rag_app.config_layers import nearest
@@ -21,7 +21,7 @@ from rag_app.sweep_evaluation import Candidate, Plan, evaluate_all
 from rag_app.sweep_stages import stages
 from rag_app.train_config import TrainConfig
 from rag_app.training_folder import TRAIN
-from retriever.shards import write_atomically
+from retriever.shards import write_text
 from retriever.similarity import NAMES
 from retriever.training.result import TrainingResult
 from retriever.wording import counted
@@ -99,8 +99,8 @@ def sweep(
         order = {name: place for place, name in enumerate(similarities)}
         trained.sort(key=lambda one: order[one.trained_for])  # stable: seeds keep theirs
         compared = compare_trainings(trained, untrained, in_domain=plan.in_domain, facts=facts, made=made)
-    _write(out / RESULT, json.dumps(compared.to_json(), indent=1, ensure_ascii=False) + "\n")
-    _write(out / REPORT, sweep_markdown(compared))
+    write_text(out / RESULT, json.dumps(compared.to_json(), indent=1, ensure_ascii=False) + "\n")
+    write_text(out / REPORT, sweep_markdown(compared))
     return compared
 
 
@@ -146,16 +146,14 @@ def _made(
     }
     hashes = {seed: of["pairs"][:12] for seed, of in known.items()}
     weights = next(iter(known.values()))["weights"][:12]
-    versions = {name: environment["packages"].get(name) for name in ("magrag", "torch", "transformers")}
-    git = environment["git"]
-    revision = [f"revision {git['commit'][:12]}{' with changes' if git['changed'] else ''}"] if git else []
+    versions, revision = versions_of(environment, "magrag", "torch", "transformers"), revision_of(environment)
     return {
         "command": command,
         "data": f"{data.pairs or data.hub}, SHA-256 of the pairs {_by_seed(hashes)}",
         "evaluated on": "" if plan is None else ", ".join(plan.ranking.names),
         "model": f"{config.encoder.model}, SHA-256 of the weights {weights}",
         "hardware": environment["hardware"],
-        "versions": ", ".join([*(f"{name} {version}" for name, version in versions.items() if version), *revision]),
+        "versions": f"{versions}, revision {revision}" if revision else versions,
     }
 
 
@@ -165,7 +163,3 @@ def _by_seed(hashes: Mapping[int, str]) -> str:
         return next(iter(hashes.values()))
     each = ", ".join(f"{own} (seed {seed})" for seed, own in hashes.items())
     return f"{each}: each seed draws its own data.n pairs and development queries"
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write(text.encode()))

@@ -22,7 +22,7 @@ from rag_app.prompt import prompt_sha256
 from rag_app.reader_data import ContextSettings, Rank, ReaderExample, corpus_of, make_contexts, read_examples
 from rag_app.stores import StepProgress
 from rag_app.weights import model_hash, resolve
-from rag_app.words import stores_for_ranking
+from rag_app.word_stores import stores_for_ranking
 from retriever.shards import hash_file, write_json
 from retriever.training.guard import canonical
 from retriever.wording import counted

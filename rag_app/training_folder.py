@@ -13,7 +13,7 @@ from rag_app.config_layers import show
 from rag_app.errors import ConfigError
 from rag_app.out_folder import refuse_foreign
 from rag_app.train_config import TrainConfig
-from retriever.shards import write_atomically
+from retriever.shards import write_text
 from retriever.training import snapshot
 from retriever.training.trainer import BEST, STATE
 
@@ -80,8 +80,7 @@ def claim(out: Path, config: TrainConfig, facts: Mapping[str, str], log: Callabl
             versions[name] = version(name)
     content = {"format": 1, "config": config.identity(), "facts": dict(facts), "versions": versions}
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(out / TRAIN, lambda file: file.write(text.encode()))
+    write_text(out / TRAIN, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _has_begun(out: Path) -> bool:

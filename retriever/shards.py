@@ -57,10 +57,14 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> dict[s
     return entry
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write text, in UTF-8, as `write_atomically` does."""
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
 def write_json(path: Path, value: object) -> None:
     """Write JSON as `write_atomically` does."""
-    text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
 
 
 def hash_file(path: Path) -> str:

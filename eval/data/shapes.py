@@ -125,11 +125,6 @@ def describe(scene: Scene, seed: int, number: int, n: int) -> list[str]:
     return list(said)
 
 
-def shapes_said(caption: str) -> int:
-    """How many shapes a caption names."""
-    return len(_parse(caption)[0])
-
-
 def true_of(caption: str, scene: Scene) -> bool:
     """Whether a caption holds of a scene: each shape it names is another one there, lying as it says."""
     named, relations = _parse(caption)

@@ -46,7 +46,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judgement:
     """A claim and what became of it.
 
     Attributes:
@@ -246,7 +246,7 @@ CLAIMS = (
 )
 
 
-def judge(figures: Mapping[str, Sequence[Measure]]) -> list[Judged]:
+def judge(figures: Mapping[str, Sequence[Measure]]) -> list[Judgement]:
     """Every claim.
 
     Args:
@@ -255,11 +255,11 @@ def judge(figures: Mapping[str, Sequence[Measure]]) -> list[Judged]:
     return [_judge(claim, figures) for claim in CLAIMS]
 
 
-def _judge(claim: Claim, figures: Mapping[str, Sequence[Measure]]) -> Judged:
+def _judge(claim: Claim, figures: Mapping[str, Sequence[Measure]]) -> Judgement:
     if claim.rule is None:
-        return Judged(claim, NEEDS_GPU)
+        return Judgement(claim, NEEDS_GPU)
     if claim.experiment not in figures:
-        return Judged(claim, NOT_RUN)
+        return Judgement(claim, NOT_RUN)
     rule = claim.rule
     found = [
         (own, rule.judge(own))
@@ -267,4 +267,4 @@ def _judge(claim: Claim, figures: Mapping[str, Sequence[Measure]]) -> Judged:
         if any(fnmatchcase(own.name, pattern) for pattern in claim.figures)
     ]
     # A configuration may leave out what a claim is about.
-    return Judged(claim, together([verdict for _, verdict in found]) if found else UNDECIDED, found)
+    return Judgement(claim, together([verdict for _, verdict in found]) if found else UNDECIDED, found)

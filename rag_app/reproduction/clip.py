@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rag_app.clip_measures import I2T, T2I
-from rag_app.reproduction.judged import Log
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import StepProgress
+from rag_app.stores import Log, StepProgress
 
 SEARCHED = {T2I: "image", I2T: "text"}
 """The side that a one-directional loss ranks."""

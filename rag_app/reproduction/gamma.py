@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rag_app.errors import ConfigError
-from rag_app.reproduction.judged import Log
 from rag_app.reproduction.measures import Measure, mean_of_trainings
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import StepProgress
+from rag_app.stores import Log, StepProgress
 from retriever.training.figures import LOG
 
 _POINTS = 60

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rag_app.reproduction.judged import Log, load_encoder
+from rag_app.reproduction.judged import load_encoder
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import StepProgress
+from rag_app.stores import Log, StepProgress
 from retriever.diagnostics import LEVEL, variation
 from retriever.encoder import Vectors
 from retriever.similarity import COSINE, DNORM, DOT, QNORM, Similarity, score_parts
@@ -48,6 +48,8 @@ def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgres
         log: Told, in a line, of what is done.
         progress: Not told.
     """
+    import torch
+
     from retriever.training.loss import scale_of_entropy
 
     own, config = settings.gradients, settings.train_config()
@@ -56,8 +58,6 @@ def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgres
     encoder = load_encoder(config.encoder, config.data_dir, log)
     query_vectors = encoder.encode_queries([pair.query for pair in pairs])
     queries, passages = raw(query_vectors), raw(encoder.encode_passages([pair.positive for pair in pairs]))
-    import torch
-
     alphas = {
         one.name: ALPHA
         if one == COSINE

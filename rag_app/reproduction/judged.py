@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,14 +16,12 @@ from rag_app.config import Config
 from rag_app.config_tables import DataSetConfig, EncoderConfig, EvalConfig
 from rag_app.reproduction.measures import Measure, mean_of
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import StepProgress, load_configured_encoder
+from rag_app.stores import Log, StepProgress, load_configured_encoder
 from rag_app.sweep import EVALUATIONS, sweep
 from rag_app.train_config import TrainConfig
 from retriever.diagnostics import Effect, effect_interval
 from retriever.encoder import Encoder
-from retriever.shards import write_atomically
-
-Log = Callable[[str], None]
+from retriever.shards import write_text
 
 _SEED = 0
 """Of pools and intervals; trainings have seeds of their own."""
@@ -119,11 +117,9 @@ def _cut(settings: ReproduceConfig, name: str, sets: Path) -> Path:
     _write(folder / "corpus.jsonl", ({"_id": p.id, "title": p.title, "text": p.text} for p in own.passages))
     _write(folder / "queries.jsonl", ({"_id": q.id, "text": q.question} for q in own.questions))
     rows = [f"{q.id}\t{id}\t{grade}" for q in own.questions for id, grade in q.relevance.items()]
-    text = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
-    write_atomically(folder / "qrels" / "test.tsv", lambda file: file.write(text.encode()))
+    write_text(folder / "qrels" / "test.tsv", "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
     return folder
 
 
 def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

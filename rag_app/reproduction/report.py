@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rag_app.reproduction.claims import Judged
+from eval.environment import versions_of
+from rag_app.reproduction.claims import Judgement
 from rag_app.reproduction.measures import Measure
-
-_PACKAGES = ("magrag", "torch", "transformers", "sentence-transformers")
 
 
 def markdown(
-    judged: Sequence[Judged], measures: Mapping[str, Sequence[Measure]], command: str, environment: Mapping[str, Any]
+    judged: Sequence[Judgement], measures: Mapping[str, Sequence[Measure]], command: str, environment: Mapping[str, Any]
 ) -> str:
     """The whole file.
 
@@ -22,7 +21,7 @@ def markdown(
         command: What a person typed.
         environment: Of `eval.environment.describe_environment`.
     """
-    versions = ", ".join(f"{name} {own}" for name in _PACKAGES if (own := environment["packages"].get(name)))
+    versions = versions_of(environment, "magrag", "torch", "transformers", "sentence-transformers")
     lines = [
         "# Reproduction",
         "",
@@ -40,7 +39,7 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
-def _claim(own: Judged) -> tuple[str, ...]:
+def _claim(own: Judgement) -> tuple[str, ...]:
     found = "; ".join(f"{measure.name}: {measure}, {verdict}" for measure, verdict in own.found)
     rule = own.claim.why if own.claim.rule is None else own.claim.rule.words
     return own.claim.says, own.claim.theirs, found or "–", f"**{own.verdict}**", rule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,13 +15,11 @@ from rag_app.reproduction.claims import judge
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.report import markdown
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import StepProgress
+from rag_app.stores import Log, StepProgress
 from rag_app.sweep_stages import stages
-from retriever.shards import write_atomically, write_json
+from retriever.shards import write_json, write_text
 
 FIGURES, RESULT, REPORT = "figures.json", "reproduction.json", "reproduction.md"
-
-Log = Callable[[str], None]
 
 
 class Experiment(Protocol):
@@ -124,6 +122,5 @@ def _report(out: Path, kept: dict[str, dict[str, Any] | None], command: str) -> 
     }
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / RESULT, result)
-    text = markdown(judged, measures, command, environment)
-    write_atomically(out / REPORT, lambda file: file.write(text.encode()))
+    write_text(out / REPORT, markdown(judged, measures, command, environment))
     return result

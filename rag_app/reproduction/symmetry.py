@@ -14,10 +14,10 @@ from eval.data.sources import PairSet, load_dataset
 from eval.data.specs import DataSetSpec
 from rag_app.errors import ConfigError
 from rag_app.pairs import EncodedPairs
-from rag_app.reproduction.judged import Log, load_encoder
+from rag_app.reproduction.judged import load_encoder
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import StepProgress
+from rag_app.stores import Log, StepProgress
 from rag_app.sweep import one_training
 from retriever.encoder import Encoder
 from retriever.passages import Passage
