@@ -44,7 +44,8 @@ def open_pictures(config: ClipConfig) -> tuple[Pictures, Pictures]:
     """The part that is trained on and the one that is evaluated on.
 
     Raises:
-        ConfigError: The data set or the model's image processing cannot be had, or a column is missing.
+        ConfigError: A column is missing.
+        WeightsError: The data set or the model's image processing cannot be had.
     """
     data = config.data
     if data.kind == "shapes":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.environment import versions_of
+from eval.report import render
+from eval.report.tables import Table
 from rag_app.reproduction.claims import Judgement
 from rag_app.reproduction.measures import Measure
 
@@ -31,11 +33,13 @@ def markdown(
         f"{environment['hardware']}; {versions}",
         "",
         *([f"`{command}`", ""] if command else []),
-        *_table(("claim", "the paper", "ours", "verdict", "rule"), map(_claim, judged)),
+        render.markdown(
+            Table("Claims", ("claim", "the paper", "ours", "verdict", "rule"), [_claim(own) for own in judged], names=5)
+        ),
     ]
     for name, own in measures.items():
-        rows = ((one.name, str(one), f"{one.n:,}") for one in own)
-        lines += ["", f"## {name}", "", *_table(("figure", "value", "n"), rows)]
+        table = Table(name, ("figure", "value", "n"), [(one.name, str(one), f"{one.n:,}") for one in own])
+        lines += ["", f"## {table.title}", "", render.markdown(table)]
     return "\n".join(lines) + "\n"
 
 
@@ -43,8 +47,3 @@ def _claim(own: Judgement) -> tuple[str, ...]:
     found = "; ".join(f"{measure.name}: {measure}, {verdict}" for measure, verdict in own.found)
     rule = own.claim.why if own.claim.rule is None else own.claim.rule.words
     return own.claim.says, own.claim.theirs, found or "–", f"**{own.verdict}**", rule
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    shown = [header, ["---"] * len(header), *rows]
-    return [f"| {' | '.join(cell.replace('|', '¦') for cell in row)} |" for row in shown]
