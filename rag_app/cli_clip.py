@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rag_app.cli_options import JsonOption, SetOption
+from rag_app.cli_options import JsonOption, SetOption, typed_command
 
 
 def train_clip(
@@ -32,8 +30,7 @@ def train_clip(
     refuse_foreign(folder, (TRAININGS,), "trainings of two towers")
     settings = load_clip_config(config, set_ or [])
     with own_folder(folder), console.progress_bar() as progress:
-        command = f"magrag {shlex.join(sys.argv[1:])}"
-        result = run_clip(settings, folder, log=console.log, progress=progress, command=command)
+        result = run_clip(settings, folder, log=console.log, progress=progress, command=typed_command())
     if json:
         console.print_json(result)
         return

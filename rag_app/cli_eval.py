@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +15,7 @@ from rag_app.cli_options import (
     SetOption,
     load_settings,
     split_names,
+    typed_command,
 )
 
 DEFAULT_RUNS = Path("runs")
@@ -83,7 +82,7 @@ def evaluate(
             log=console.log,
             progress=progress,
             retry_errors=retry_errors,
-            command=f"magrag {shlex.join(sys.argv[1:])}",
+            command=typed_command(),
         )
     if json:
         console.print_json(result.metrics.to_json())

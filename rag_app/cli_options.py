@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -47,6 +49,11 @@ def load_settings(
     # JSON strings, numbers and booleans are TOML values too, so what was given arrives as it was given.
     chosen = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in options.items() if value is not None]
     return load_config(config, [*(set_ or []), *chosen])
+
+
+def typed_command() -> str:
+    """What a person typed, for reports."""
+    return f"magrag {shlex.join(sys.argv[1:])}"
 
 
 @contextmanager

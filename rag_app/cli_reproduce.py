@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rag_app.cli_options import JsonOption, SetOption, split_names
+from rag_app.cli_options import JsonOption, SetOption, split_names, typed_command
 
 
 def reproduce(
@@ -44,7 +42,7 @@ def reproduce(
             only=split_names(only),
             log=console.log,
             progress=progress,
-            command=f"magrag {shlex.join(sys.argv[1:])}",
+            command=typed_command(),
         )
     if json:
         console.print_json(result)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rag_app.cli_options import JsonOption, SetOption, split_names
+from rag_app.cli_options import JsonOption, SetOption, split_names, typed_command
 
 
 def sweep(
@@ -62,7 +60,7 @@ def sweep(
             in_domain=split_names(in_domain or ""),
             log=console.log,
             progress=progress,
-            command=f"magrag {shlex.join(sys.argv[1:])}",
+            command=typed_command(),
         )
     if json:
         console.print_json(result.to_json())

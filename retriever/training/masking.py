@@ -13,7 +13,7 @@ from retriever.training.guard import canonical
 from retriever.training.pairs import TrainingPair
 
 # What may stand between a title and its text where a passage is one string: "Title. text", "Title - text", "Title | text".
-_BETWEEN = (*".,:;|\"'()[]–—", " - ")
+_BETWEEN = str.maketrans(dict.fromkeys(".,:;|\"'()[]–—", " "))
 
 
 def passage_keys(passage: Passage) -> tuple[str, str, str]:
@@ -24,9 +24,7 @@ def passage_keys(passage: Passage) -> tuple[str, str, str]:
         and punctuation, so that "Title. text" is the passage that has the two apart.
     """
     text = " ".join(passage.text.split())
-    whole = f"{passage.title} {text}"
-    for sign in _BETWEEN:
-        whole = whole.replace(sign, " ")
+    whole = f"{passage.title} {text}".translate(_BETWEEN).replace(" - ", " ")
     whole = " ".join(whole.split()) or text
     return f"id {passage.id}", f"text {_short_hash(text)}", f"whole {_short_hash(whole)}"
 
