@@ -48,7 +48,9 @@ def check_folder(out: Path, config: TrainConfig, facts: Mapping[str, str]) -> li
     try:
         there = json.loads(path.read_text(encoding="utf-8"))
         before, known = there["config"], there["facts"]
-    except (ValueError, KeyError, TypeError) as error:
+    except KeyError as error:  # that of a reader's training has another form, and is whole
+        raise ConfigError(f"{path} is not of an encoder's training: choose another --out") from error
+    except (ValueError, TypeError) as error:
         raise ConfigError(f"{path} is damaged: delete {out} and train again") from error
     now = json.loads(json.dumps(config.identity()))
     changed = [*_differences(before, now), *(_differences(known, dict(facts)) if facts else ())]

