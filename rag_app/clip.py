@@ -136,7 +136,7 @@ def _kept(folder: Path, config: ClipConfig, direction: Direction, similarity: st
 
 def _fingerprint(config: ClipConfig, *cell: object) -> str:
     """Of all settings that a training depends on; the rest of the grid may change."""
-    settings = config.model_dump(exclude={"grid": True, "data": {"workers"}, "training": {"device", "eval_batch_size"}})
+    settings = {name: value for name, value in config.recipe().items() if name != "grid"}
     return hashlib.sha256(json.dumps([settings, *cell], sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from rag_app.config_checks import each_once
-from rag_app.config_layers import Layers, validated
+from rag_app.config_layers import layered, validated
 from rag_app.config_tables import Beta, Count, Device, Natural, NotNegative, Positive, Seed, Share, Table
 
 Direction = Literal["both", "text_to_image", "image_to_text"]
@@ -146,6 +146,11 @@ class ClipConfig(Table):
     training: ClipTrainingConfig = Field(default_factory=ClipTrainingConfig)
     grid: GridConfig = Field(default_factory=GridConfig)
 
+    def recipe(self) -> dict[str, Any]:
+        """What figures depend on, as JSON values: not where and how fast they are computed."""
+        speed = {"data": {"workers"}, "training": {"device", "eval_batch_size"}}
+        return self.model_dump(mode="json", exclude=speed)
+
     @model_validator(mode="after")
     def _fits(self) -> ClipConfig:
         data, model = self.data, self.model
@@ -180,8 +185,4 @@ def load_clip_config(path: str | Path, overrides: Sequence[str] = ()) -> ClipCon
     Raises:
         ConfigError: What cannot be used, where it came from and what would do.
     """
-    layers = Layers(ClipConfig, ClipConfig().model_dump())
-    layers.add_file(Path(path).expanduser())
-    for override in overrides:
-        layers.add_override(override)
-    return validated(ClipConfig, layers)
+    return validated(ClipConfig, layered(ClipConfig, ClipConfig().model_dump(), path, overrides))

@@ -123,7 +123,12 @@ def _read(data: ClipDataConfig, split: str, n: int, processor: Any) -> Pictures:
     rows = rows.select(range(min(n or len(rows), len(rows))))
     pairs = []
     for at, said in enumerate(rows[data.caption_column]):
-        pairs += [Pair(" ".join(text.split()), at) for text in ([said] if isinstance(said, str) else said)]
+        texts = [said] if isinstance(said, str) else said
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ConfigError(
+                f"data.caption_column: row {at:,} of {data.hub} has no caption in {data.caption_column}, got {said!r:.80}"
+            )
+        pairs += [Pair(" ".join(text.split()), at) for text in texts]
 
     def picture(number: int) -> Any:
         row = rows[number]

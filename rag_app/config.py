@@ -19,6 +19,7 @@ from rag_app.config_layers import Layers, validated
 from rag_app.config_tables import (
     CLOSED_BOOK,
     ChunkingConfig,
+    ColumnsConfig,
     DecodingConfig,
     EncoderConfig,
     EvalConfig,
@@ -169,6 +170,12 @@ class Config(Table):
         }
         where = self.index.model_copy(update={"path": index})
         return self.model_copy(update={"corpus": corpus, "index": where, "retrievers": retrievers})
+
+    def over_own_file(self, path: Path) -> Config:
+        """The same settings over a corpus that was written here: its fields have our names, and each line counts."""
+        over = self.over(str(path), "")
+        index = over.index.model_copy(update={"columns": ColumnsConfig(), "collapse_duplicates": False})
+        return over.model_copy(update={"index": index})
 
     def overridden(self, overrides: Iterable[str]) -> Config:
         """The same settings but for some, each given as "a.b=value".

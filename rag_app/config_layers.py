@@ -208,6 +208,19 @@ def setting_paths(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, 
         yield path
 
 
+def layered(root: type[BaseModel], defaults: dict[str, Any], path: str | Path, overrides: Iterable[str]) -> Layers:
+    """A file over the defaults, and overrides ("a.b=value" each) over both.
+
+    Raises:
+        ConfigError: The file or an override cannot be used.
+    """
+    layers = Layers(root, defaults)
+    layers.add_file(Path(path).expanduser())
+    for override in overrides:
+        layers.add_override(override)
+    return layers
+
+
 def validated(root: type[Tree], layers: Layers) -> Tree:
     """The layers as the tree that they are of.
 

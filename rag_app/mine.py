@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_app.config import Config
-from rag_app.config_tables import ColumnsConfig
 from rag_app.errors import ConfigError
 from rag_app.out_folder import check_file
 from rag_app.stores import StepProgress
@@ -100,10 +99,7 @@ def _over_own(passages: Sequence[Passage], config: Config, log: Log) -> Config:
             for own in passages
         )
         write_atomically(path, lambda file: [file.write(line.encode()) for line in lines])
-    # The file has our names of fields, whatever the configuration's corpus calls them.
-    over = config.over(str(path), "")
-    index = over.index.model_copy(update={"columns": ColumnsConfig(), "collapse_duplicates": False})
-    return over.model_copy(update={"index": index})
+    return config.over_own_file(path)
 
 
 def check_out(out: Path, source: str) -> None:

@@ -19,7 +19,6 @@ from eval.data.sources import DataSet
 from eval.paired import Comparison
 from eval.sweep import RANKING, Norms, Row, Sweep, side
 from rag_app.config import Config
-from rag_app.config_tables import ColumnsConfig
 from rag_app.errors import ConfigError
 from rag_app.experiment import Experiment
 from rag_app.pilot_config import PilotConfig
@@ -169,10 +168,8 @@ def _plan(config: Config, passages: Path, judged: Sequence[Question], known: Seq
         renamed = [replace(question, dataset=name) for question in own]
         return Experiment([DataSet(name, "retrieval", renamed, None, "", {}, corpus[0])], corpora={name: corpus})
 
-    # The corpus is a file of ours, whatever columns the configuration's own has.
-    index = config.index.model_copy(update={"columns": ColumnsConfig(), "path": ""})
     settings = config.eval.model_copy(update={"measures": (RANKING,), "n": 0, "read": False})
-    plain = config.model_copy(update={"index": index, "eval": settings})
+    plain = config.over_own_file(passages).model_copy(update={"eval": settings})
     marks = {name: corpus_mark(plain, corpus)}
     whole = asked(known)
     return Plan(plain, asked(judged), None, (), marks, whole, marked_passages(whole, marks))

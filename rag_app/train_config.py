@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from rag_app.config_checks import preset_problems
-from rag_app.config_layers import Layers, validated
+from rag_app.config_layers import layered, validated
 from rag_app.config_tables import (
     Beta,
     Count,
@@ -277,11 +277,9 @@ def load_train_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainC
 
 def load_as(kind: type[Training], path: str | Path, overrides: Sequence[str] = ()) -> Training:
     """The same for a tree that has more to say than how to train."""
-    layers = Layers(kind, kind().model_dump(exclude_none=True))
-    default = layers.values["encoder"]["model"]
-    layers.add_file(Path(path).expanduser())
-    for override in overrides:
-        layers.add_override(override)
+    defaults = kind().model_dump(exclude_none=True)
+    default = defaults["encoder"]["model"]
+    layers = layered(kind, defaults, path, overrides)
     encoder = layers.values["encoder"]
     if encoder["model"] != default and not layers.was_set("encoder", "preset"):
         del encoder["preset"]  # it is that of the default's weights, not of these

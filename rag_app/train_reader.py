@@ -13,7 +13,7 @@ from pydantic import Field
 from generator import tuning, tuning_state
 from generator.quiet import quiet_transformers
 from rag_app.config import Config, load_config
-from rag_app.config_layers import Layers, validated
+from rag_app.config_layers import layered, validated
 from rag_app.config_tables import Count, Seed, Share, Table
 from rag_app.errors import ConfigError
 from rag_app.out_folder import refuse_foreign
@@ -114,11 +114,7 @@ def load_reader_training(path: Path, overrides: Sequence[str] = ()) -> ReaderTra
     Raises:
         ConfigError: What cannot be used, its dotted name, where it came from and what would do.
     """
-    layers = Layers(ReaderTraining, {})
-    layers.add_file(path.expanduser())
-    for override in overrides:
-        layers.add_override(override)
-    return validated(ReaderTraining, layers)
+    return validated(ReaderTraining, layered(ReaderTraining, {}, path, overrides))
 
 
 def train_reader(
@@ -248,7 +244,7 @@ def _ranker(
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def rank(questions: Sequence[str]) -> list[list[str]]:
-        stores = stores_for_ranking(config.over(str(path), ""), retriever, log, progress)
+        stores = stores_for_ranking(config.over_own_file(path), retriever, log, progress)
         found = stores.retriever(retriever).retrieve(list(questions), MINED)
         return [[passages[int(hit.passage.id)].id for hit in hits] for hits in found.hits]
 

@@ -21,14 +21,7 @@ SEARCHED = {T2I: "image", I2T: "text"}
 
 
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
-    """Train the grid of the configuration, or go on with it; `rag_app.clip` keeps each training.
-
-    Args:
-        settings: Of all experiments.
-        out: This one's folder, made or gone on with.
-        log: Told, in a line, of what is done.
-        progress: Told of (what, done, total).
-    """
+    """Train the grid of the configuration, or go on with it; `rag_app.clip` keeps each training."""
     from rag_app.clip import run_clip
 
     found = run_clip(settings.clip_config(), out, log=log, progress=progress, command="magrag reproduce --only clip")

@@ -22,14 +22,7 @@ _POINTS = 60
 
 
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
-    """Train with each rate and seed, and read the paths from the trainings' logs.
-
-    Args:
-        settings: Of all experiments.
-        out: This one's folder, made or gone on with.
-        log: Told, in a line, of what is done.
-        progress: Told of (what, done, total).
-    """
+    """Train with each rate and seed, and read the paths from the trainings' logs."""
     from rag_app.train import train
 
     own, measures, paths = settings.gamma, list[Measure](), dict[str, Any]()

@@ -40,14 +40,7 @@ _RESAMPLES = 2000
 
 
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
-    """Everything on real vectors in float64; seconds, and nothing is trained.
-
-    Args:
-        settings: Of all experiments.
-        out: Not written to.
-        log: Told, in a line, of what is done.
-        progress: Not told.
-    """
+    """Everything on real vectors in float64; seconds, and nothing is trained."""
     import torch
 
     from retriever.training.loss import scale_of_entropy

@@ -19,14 +19,7 @@ PRETRAINED, RANDOM = "pre-trained", "random"
 
 
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
-    """Two sweeps, and by question what the start changes in a similarity's lead over cosine.
-
-    Args:
-        settings: Of all experiments.
-        out: This one's folder, made or gone on with.
-        log: Told, in a line, of what is done.
-        progress: Told of (what, done, total).
-    """
+    """Two sweeps, and by question what the start changes in a similarity's lead over cosine."""
     own = settings.initialisation
     config = settings.train_config(own.set)
     folder = out / "random-weights"

@@ -16,12 +16,6 @@ from retriever.training.pairs import read_pairs
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
     """A sweep for each size, and by question what the largest adds to the lead over cosine that the smallest has.
 
-    Args:
-        settings: Of all experiments.
-        out: This one's folder, made or gone on with.
-        log: Told, in a line, of what is done.
-        progress: Told of (what, done, total).
-
     Raises:
         ConfigError: There are fewer pairs than a size asks for.
     """

@@ -23,7 +23,14 @@ FIGURES, RESULT, REPORT = "figures.json", "reproduction.json", "reproduction.md"
 
 
 class Experiment(Protocol):
-    """From settings and a folder to figures as JSON values: {"measures": [...], ...}."""
+    """From settings to figures as JSON values: {"measures": [...], ...}.
+
+    Args:
+        settings: Of all experiments.
+        out: This one's folder, made or gone on with.
+        log: Told, in a line, of what is done.
+        progress: Told of (what, done, total).
+    """
 
     def __call__(  # noqa: D102
         self, settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress

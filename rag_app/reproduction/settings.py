@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from rag_app.clip_config import ClipConfig, load_clip_config
 from rag_app.config_checks import each_once
-from rag_app.config_layers import Layers, validated
+from rag_app.config_layers import layered, validated
 from rag_app.config_tables import Count, Natural, Positive, Seed, Similarity, Table, Texts
 from rag_app.errors import ConfigError
 from rag_app.train_config import DevSetConfig, TrainConfig, load_train_config
@@ -184,7 +184,7 @@ class ReproduceConfig(Table):
     def identity(self, experiment: str) -> dict[str, Any]:
         """What decides an experiment's figures, as JSON values; where data lie does not."""
         if experiment == "clip":
-            return self.clip_config().model_dump(mode="json")
+            return self.clip_config().recipe()
         own = getattr(self, experiment)
         training = self.train_config(getattr(own, "set", ())).identity()
         training["data"] = {key: value for key, value in training["data"].items() if key != "pairs"}
@@ -223,10 +223,7 @@ def load_reproduction(path: Path, overrides: Sequence[str] = ()) -> ReproduceCon
     Raises:
         ConfigError: What cannot be used, where it came from and what would do.
     """
-    layers = Layers(ReproduceConfig, ReproduceConfig().model_dump(exclude_none=True))
-    layers.add_file(path)
-    for override in overrides:
-        layers.add_override(override)
-    config = validated(ReproduceConfig, layers)
+    defaults = ReproduceConfig().model_dump(exclude_none=True)
+    config = validated(ReproduceConfig, layered(ReproduceConfig, defaults, path, overrides))
     clip = config.clip.model_copy(update={"config": str(path.parent / config.clip.config)})
     return config.model_copy(update={"training": str(path.parent / config.training), "clip": clip})

@@ -33,12 +33,6 @@ Scores = dict[str, list[float]]
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
     """Rank correlations of the untrained encoder and of trainings on like pairs, and what each loses against cosine.
 
-    Args:
-        settings: Of all experiments.
-        out: This one's folder, made or gone on with.
-        log: Told, in a line, of what is done.
-        progress: Told of (what, done, total).
-
     Raises:
         ConfigError: No pair of the file to train on is scored that high.
         EvalError: A set cannot be read.
