@@ -19,8 +19,10 @@ demo:  ## set up and open the page on 127.0.0.1:7860
 setup:  ## set up for development, with the demo's models
 	@$(BOOTSTRAP) --dev
 
+# Much of a test is the start of a process or a wait, so two at a time end sooner even on two cores. Files stay whole, since
+# what a file prepares (an engine, a page) serves all of its tests.
 test: setup  ## run all tests: unit, model, vLLM, browser
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n 2 --dist loadfile
 
 unit:  ## run the fast tests only
 	@$(BOOTSTRAP) --dev --no-weights
