@@ -12,7 +12,8 @@ import generator
 import retriever
 from generator.quiet import quiet_transformers
 from rag_app.errors import ConfigError, WeightsError
-from rag_app.weights import model_hash, prepare
+from rag_app.prepare import prepare
+from rag_app.weight_hashes import model_hash
 
 SHIPPED = (Path(retriever.__file__).parent / "adapters", Path(generator.__file__).parent / "adapters")
 """Where the adapters are that come with this project: for encoders and for readers."""

@@ -22,10 +22,11 @@ from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK, GeneratorConfig
 from rag_app.errors import ConfigError
 from rag_app.pipeline import Pipeline
+from rag_app.progress import StepProgress
 from rag_app.prompt import prompt_sha256
 from rag_app.reader import load_reader
 from rag_app.stages import StageCache
-from rag_app.stores import StepProgress, Stores
+from rag_app.stores import Stores
 from retriever.base import Hit, IndexedRetriever
 from retriever.encoder import Encoder
 from retriever.runfile import bind_questions

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rag_app import (
-    cli_clip,
-    cli_diagnose,
-    cli_eval,
-    cli_mine,
-    cli_reproduce,
-    cli_sweep,
-    cli_train,
-    cli_train_reader,
-)
-from rag_app.cli_options import (
+from rag_app.commands import clip, diagnose, evaluations, mine, reproduce, sweep, train, train_reader
+from rag_app.commands.options import (
     CompareOption,
     ConfigOption,
     CorpusOption,
@@ -176,18 +167,18 @@ def index(
                 console.out.print(f"skipped: {example}", highlight=False, markup=False, soft_wrap=True)
 
 
-app.command(name="eval")(cli_eval.evaluate)
-app.command()(cli_eval.score)
-app.command()(cli_eval.report)
-app.command()(cli_eval.runs)
-app.command()(cli_eval.compare)
-app.command()(cli_diagnose.diagnose)
-app.command()(cli_train.train)
-app.command()(cli_sweep.sweep)
-app.command()(cli_reproduce.reproduce)
-app.command()(cli_mine.mine)
-app.command()(cli_train_reader.train_reader)
-app.command()(cli_clip.train_clip)
+app.command(name="eval")(evaluations.evaluate)
+app.command()(evaluations.score)
+app.command()(evaluations.report)
+app.command()(evaluations.runs)
+app.command()(evaluations.compare)
+app.command()(diagnose.diagnose)
+app.command()(train.train)
+app.command()(sweep.sweep)
+app.command()(reproduce.reproduce)
+app.command()(mine.mine)
+app.command()(train_reader.train_reader)
+app.command()(clip.train_clip)
 
 
 @app.command()

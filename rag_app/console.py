@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rag_app.sweep_stages import duration
+from rag_app.progress import duration
 
 if TYPE_CHECKING:
     from rag_app.answers import Answer
-    from rag_app.stores import StepProgress
+    from rag_app.progress import StepProgress
 
 # Results go to standard output; everything else to standard error, so that --json can be piped.
 out = Console()

@@ -21,8 +21,8 @@ from rag_app.config_tables import CLOSED_BOOK
 from rag_app.experiment import Experiment
 from rag_app.pairs import score_pairs
 from rag_app.pipeline import Pipeline
+from rag_app.progress import StepProgress
 from rag_app.prompt import prompt_sha256
-from rag_app.stores import StepProgress
 
 SAMPLED_PASSAGES = 1000
 """Of each corpus, for the plot of norms against lengths."""

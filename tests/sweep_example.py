@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rag_app.config import Config, load_config
-from rag_app.sweep import sweep
-from rag_app.train_config import TrainConfig, load_train_config
+from rag_app.sweep.run import sweep
+from rag_app.training.config import TrainConfig, load_train_config
 from tests.random_bert import random_bert, some_texts
 from tests.random_llama import random_llama
 

@@ -16,7 +16,7 @@ from rag_app.adapters import check_base, find_adapter, merged
 from rag_app.config import load_config
 from rag_app.errors import ConfigError, WeightsError
 from rag_app.reader import reader_folder
-from rag_app.weights import model_hash
+from rag_app.weight_hashes import model_hash
 from tests.random_llama import random_llama
 
 

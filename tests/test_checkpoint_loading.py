@@ -13,8 +13,8 @@ import pytest
 from rag_app.config import Config, load_config
 from rag_app.errors import ConfigError
 from rag_app.stores import Stores, load_configured_encoder
-from rag_app.train import train
-from rag_app.weights import model_hash
+from rag_app.training.encoder import train
+from rag_app.weight_hashes import model_hash
 from retriever.encoder import EncoderSpec
 from retriever.errors import RetrieverError
 from retriever.loading import load_encoder

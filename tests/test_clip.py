@@ -18,10 +18,10 @@ from transformers import CLIPModel
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from eval.data import shapes
-from rag_app.clip import run_clip
-from rag_app.clip_config import ClipConfig, load_clip_config
-from rag_app.clip_data import make_towers, open_pictures
-from rag_app.clip_measures import measure, own_ranking
+from rag_app.clip.config import ClipConfig, load_clip_config
+from rag_app.clip.data import make_towers, open_pictures
+from rag_app.clip.measures import measure, own_ranking
+from rag_app.clip.trainings import run_clip
 from rag_app.errors import ConfigError
 from retriever.errors import RetrieverError
 from retriever.similarity import COSINE, DNORM, DOT, QNORM, Similarity, similarity_from_name

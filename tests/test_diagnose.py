@@ -11,7 +11,7 @@ from scipy import stats
 
 from rag_app.config import load_config
 from rag_app.demo import PASSAGES, QUESTIONS
-from rag_app.diagnose import diagnose_encoder
+from rag_app.diagnosis.passages import diagnose_encoder
 from rag_app.errors import ConfigError
 from rag_app.pipeline import Pipeline
 from tests.one_encoder import untrained

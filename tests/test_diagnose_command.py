@@ -17,7 +17,7 @@ from eval.data.sources import PairSet
 from rag_app.bench import Bench
 from rag_app.cli import app
 from rag_app.config import Config, load_config
-from rag_app.diagnose_queries import NEGATIVES, diagnose_queries
+from rag_app.diagnosis.queries import NEGATIVES, diagnose_queries
 from rag_app.errors import ConfigError
 from rag_app.experiment import open_experiment
 from rag_app.pairs import score_pairs

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rag_app.diagnose import Diagnosed
-from rag_app.diagnosis_figures import bands
-from rag_app.diagnosis_words import Reading, readings, verdict
+from rag_app.diagnosis.figures import bands
+from rag_app.diagnosis.passages import Diagnosed
+from rag_app.diagnosis.words import Reading, readings, verdict
 from rag_app.page.diagnose_view import render_diagnosis
 from retriever.diagnostics import Diagnosis, diagnose
 

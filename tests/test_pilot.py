@@ -19,10 +19,10 @@ from rag_app.cli import app
 from rag_app.config import Config, load_config
 from rag_app.config_layers import setting_paths
 from rag_app.demo import PASSAGES, QUESTIONS
+from rag_app.diagnosis.pilot import Pilot
+from rag_app.diagnosis.pilot_config import PilotConfig, load_pilot_config
+from rag_app.diagnosis.pilot_words import pilot_headline, pilot_reading, pilot_reason
 from rag_app.errors import ConfigError
-from rag_app.pilot import Pilot
-from rag_app.pilot_config import PilotConfig, load_pilot_config
-from rag_app.pilot_words import pilot_headline, pilot_reading, pilot_reason
 from rag_app.pipeline import Pipeline
 from retriever.passages import Passage
 from tests.one_encoder import untrained

@@ -16,7 +16,7 @@ from generator.tuning import SharedContext
 from rag_app.config import Config
 from rag_app.errors import ConfigError
 from rag_app.prompt import NO_ANSWER, build_prompt
-from rag_app.reader_data import ContextSettings, Rank, ReaderExample, corpus_of, make_contexts, read_examples
+from rag_app.training.reader_data import ContextSettings, Rank, ReaderExample, corpus_of, make_contexts, read_examples
 from retriever.passages import Passage
 
 PROMPT = Config().prompt.model_copy(update={"few_shot": False})

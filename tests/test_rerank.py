@@ -12,7 +12,7 @@ import pytest
 
 from rag_app.config import load_config
 from rag_app.stores import Stores
-from rag_app.weights import weights_hash
+from rag_app.weight_hashes import weights_hash
 from retriever.build import build_index
 from retriever.dense import DenseRetriever
 from retriever.errors import RetrieverError

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from rag_app.errors import ConfigError
 from rag_app.stores import load_configured_encoder
-from rag_app.sweep import sweep
+from rag_app.sweep.run import sweep
 from retriever.encoder import Encoder
 from retriever.passages import Passage
 from tests.sweep_example import experiment, run_sweep, training, write_example, write_lines

@@ -15,7 +15,7 @@ from eval.data.pairs import spearman
 from eval.report.sweep_tables import sweep_text
 from eval.sweep import UNTRAINED, Evaluated, Norms, Sweep, Tally, compare_trainings
 from eval.sweep_pairs import PairRow, PairValues, pair_rows
-from rag_app.sweep_stages import stages
+from rag_app.progress import stages
 from tests.run_folders import row, write_run
 
 N = 40

@@ -25,9 +25,9 @@ from rag_app.config import load_config
 from rag_app.config_layers import setting_paths
 from rag_app.errors import USER_ERRORS, ConfigError
 from rag_app.stores import load_configured_encoder
-from rag_app.train import figures_line
-from rag_app.train_config import TrainConfig, load_train_config
-from rag_app.train_dev import DevScorer, DevSet, hold_out, read_dev_set
+from rag_app.training.config import TrainConfig, load_train_config
+from rag_app.training.dev import DevScorer, DevSet, hold_out, read_dev_set
+from rag_app.training.encoder import figures_line
 from retriever.passages import Passage
 from retriever.similarity import COSINE, DOT, QNORM
 from retriever.training.pairs import TrainingPair, read_pairs
@@ -346,7 +346,7 @@ def test_development_scores_are_ndcg_over_the_whole_pool(model: Path) -> None:
 
 
 def test_a_development_set_of_questions_with_a_corpus(tmp_path: Path) -> None:
-    from rag_app.train_config import DevSetConfig
+    from rag_app.training.config import DevSetConfig
 
     corpus, questions = tmp_path / "corpus.jsonl", tmp_path / "questions.jsonl"
     corpus.write_text("".join(json.dumps({"id": f"p{i}", "title": "", "text": f"text {i}"}) + "\n" for i in range(30)))

@@ -8,8 +8,8 @@ import pytest
 
 from rag_app.config import load_config
 from rag_app.errors import ConfigError
-from rag_app.train import _as_config
-from rag_app.train_config import load_train_config
+from rag_app.training.config import load_train_config
+from rag_app.training.encoder import _as_config
 from tests.tiny_encoder import write_tiny_model
 
 DATA = "[data]\npairs = 'x'\n"

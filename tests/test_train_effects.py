@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rag_app.train_config import TrainConfig
-from rag_app.train_effects import without_effect
+from rag_app.training.config import TrainConfig
+from rag_app.training.effects import without_effect
 from retriever.encoder import Encoder
 from tests.tiny_encoder import load_tiny, tiny_pairs, write_tiny_model
 

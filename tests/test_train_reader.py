@@ -12,7 +12,7 @@ from generator.errors import GeneratorError
 from rag_app.config import load_config
 from rag_app.errors import ConfigError
 from rag_app.reader import reader_folder
-from rag_app.train_reader import ReaderTraining, load_reader_training, train_reader
+from rag_app.training.reader import ReaderTraining, load_reader_training, train_reader
 from tests.random_llama import random_llama
 from tests.tiny_encoder import write_tiny_model
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from rag_app.cli import app
 from rag_app.config import load_config
 from rag_app.errors import ConfigError
-from rag_app.mine import mine_pairs
+from rag_app.training.mine import mine_pairs
 from retriever.base import Retriever
 from retriever.build import build_index
 from retriever.dense import DenseRetriever

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from eval.errors import EvalError
 from rag_app.config import load_config
 from rag_app.errors import ConfigError
-from rag_app.pair_sources import evaluation_questions, open_pairs, pairs_from_dataset
+from rag_app.training.pair_sources import evaluation_questions, open_pairs, pairs_from_dataset
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.training.guard import canonical, drop_leaks

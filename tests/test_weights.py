@@ -15,7 +15,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from rag_app.errors import WeightsError
-from rag_app.weights import model_hash, resolve, weights_hash
+from rag_app.weight_hashes import model_hash, weights_hash
+from rag_app.weights import resolve
 
 ONES = {"layer": np.ones((2, 3), dtype=np.float32)}
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rag_app.train import train
-from rag_app.train_config import load_train_config
+from rag_app.training.config import load_train_config
+from rag_app.training.encoder import train
 from tests.tiny_encoder import tiny_pairs, write_rows
 
 

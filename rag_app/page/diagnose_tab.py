@@ -6,8 +6,8 @@ from typing import Any
 
 import gradio as gr
 
-from rag_app.diagnose import Diagnosed, diagnose_encoder
-from rag_app.diagnosis_words import readings, verdict
+from rag_app.diagnosis.passages import Diagnosed, diagnose_encoder
+from rag_app.diagnosis.words import readings, verdict
 from rag_app.errors import USER_ERRORS
 from rag_app.once import Once
 from rag_app.page.diagnose_view import render_diagnosis

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from eval.report.html.markup import text
-from rag_app.diagnose import Diagnosed
-from rag_app.diagnosis_figures import cards, norm_charts
-from rag_app.diagnosis_words import readings, verdict
+from rag_app.diagnosis.figures import cards, norm_charts
+from rag_app.diagnosis.passages import Diagnosed
+from rag_app.diagnosis.words import readings, verdict
 
 
 def render_diagnosis(found: Diagnosed) -> str:

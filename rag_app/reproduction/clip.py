@@ -11,18 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rag_app.clip_measures import I2T, T2I
+from rag_app.clip.measures import I2T, T2I
+from rag_app.progress import Log, StepProgress
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import Log, StepProgress
 
 SEARCHED = {T2I: "image", I2T: "text"}
 """The side that a one-directional loss ranks."""
 
 
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
-    """Train the grid of the configuration, or go on with it; `rag_app.clip` keeps each training."""
-    from rag_app.clip import run_clip
+    """Train the grid of the configuration, or go on with it; `rag_app.clip.trainings` keeps each training."""
+    from rag_app.clip.trainings import run_clip
 
     found = run_clip(settings.clip_config(), out, log=log, progress=progress, command="magrag reproduce --only clip")
     measures = [*_lengths(found), *_recalls(found)]

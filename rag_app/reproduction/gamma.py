@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rag_app.errors import ConfigError
+from rag_app.progress import Log, StepProgress
 from rag_app.reproduction.measures import Measure, mean_of_trainings
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import Log, StepProgress
 from retriever.training.figures import LOG
 
 _POINTS = 60
@@ -23,7 +23,7 @@ _POINTS = 60
 
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
     """Train with each rate and seed, and read the paths from the trainings' logs."""
-    from rag_app.train import train
+    from rag_app.training.encoder import train
 
     own, measures, paths = settings.gamma, list[Measure](), dict[str, Any]()
     base = settings.train_config(own.set)

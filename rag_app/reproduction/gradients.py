@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rag_app.progress import Log, StepProgress
 from rag_app.reproduction.judged import load_encoder
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import Log, StepProgress
 from retriever.diagnostics import LEVEL, variation
 from retriever.encoder import Vectors
 from retriever.similarity import COSINE, DNORM, DOT, QNORM, Similarity, score_parts

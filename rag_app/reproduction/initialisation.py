@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from eval.sweep import RANKING
 from generator.quiet import quiet_transformers
+from rag_app.progress import Log, StepProgress
 from rag_app.reproduction.judged import change_of, compare, gains, load_encoder, sweep_measures
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import Log, StepProgress
 
 if TYPE_CHECKING:
     from retriever.encoder import Encoder

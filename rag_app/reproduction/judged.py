@@ -14,11 +14,12 @@ from eval.sweep import RANKING, UNTRAINED, Sweep
 from eval.view import RunView
 from rag_app.config import Config
 from rag_app.config_tables import DataSetConfig, EncoderConfig, EvalConfig
+from rag_app.progress import Log, StepProgress
 from rag_app.reproduction.measures import Measure, mean_of
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import Log, StepProgress, load_configured_encoder
-from rag_app.sweep import EVALUATIONS, sweep
-from rag_app.train_config import TrainConfig
+from rag_app.stores import load_configured_encoder
+from rag_app.sweep.run import EVALUATIONS, sweep
+from rag_app.training.config import TrainConfig
 from retriever.diagnostics import Effect, effect_interval
 from retriever.encoder import Encoder
 from retriever.shards import write_text
@@ -103,7 +104,7 @@ def load_encoder(table: EncoderConfig, data_dir: str, log: Log) -> Encoder:
 
 def _cut(settings: ReproduceConfig, name: str, sets: Path) -> Path:
     """A judged set with its marked passages and a pool of others, as a BEIR folder; made once."""
-    from rag_app.train_dev import read_dev_set
+    from rag_app.training.dev import read_dev_set
 
     table = settings.sets[name]
     mark = hashlib.sha256(json.dumps(table.model_dump(), sort_keys=True).encode()).hexdigest()[:8]

@@ -7,9 +7,9 @@ from typing import Any
 
 from eval.sweep import RANKING
 from rag_app.errors import ConfigError
+from rag_app.progress import Log, StepProgress
 from rag_app.reproduction.judged import change_of, compare, gains, sweep_measures
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import Log, StepProgress
 from retriever.training.pairs import read_pairs
 
 

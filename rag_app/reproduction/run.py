@@ -10,13 +10,12 @@ from typing import Any, Protocol
 from eval.environment import describe_environment
 from rag_app.config_layers import nearest
 from rag_app.errors import ConfigError
+from rag_app.progress import Log, StepProgress, stages
 from rag_app.reproduction import clip, gamma, gradients, initialisation, pairs, symmetry
 from rag_app.reproduction.claims import judge
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.report import markdown
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import Log, StepProgress
-from rag_app.sweep_stages import stages
 from retriever.shards import write_json, write_text
 
 FIGURES, RESULT, REPORT = "figures.json", "reproduction.json", "reproduction.md"

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from rag_app.clip_config import ClipConfig, load_clip_config
+from rag_app.clip.config import ClipConfig, load_clip_config
 from rag_app.config_checks import each_once
 from rag_app.config_layers import layered, validated
 from rag_app.config_tables import Count, Natural, Positive, Seed, Similarity, Table, Texts
 from rag_app.errors import ConfigError
-from rag_app.train_config import DevSetConfig, TrainConfig, load_train_config
+from rag_app.training.config import DevSetConfig, TrainConfig, load_train_config
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1, strict=False)]
 Similarities = Annotated[tuple[Similarity, ...], Field(min_length=1, strict=False)]

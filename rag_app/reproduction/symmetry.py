@@ -14,11 +14,11 @@ from eval.data.sources import PairSet, load_dataset
 from eval.data.specs import DataSetSpec
 from rag_app.errors import ConfigError
 from rag_app.pairs import EncodedPairs
+from rag_app.progress import Log, StepProgress
 from rag_app.reproduction.judged import load_encoder
 from rag_app.reproduction.measures import Measure
 from rag_app.reproduction.settings import ReproduceConfig
-from rag_app.stores import Log, StepProgress
-from rag_app.sweep import one_training
+from rag_app.sweep.run import one_training
 from retriever.encoder import Encoder
 from retriever.passages import Passage
 from retriever.similarity import NAMES, require_symmetric, similarity_from_name
@@ -37,7 +37,7 @@ def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgres
         ConfigError: No pair of the file to train on is scored that high.
         EvalError: A set cannot be read.
     """
-    from rag_app.train import train
+    from rag_app.training.encoder import train
 
     own = settings.symmetry
     whole = {name: _pair_set(settings, name, 0) for name in own.sets}

@@ -1,0 +1,1 @@
+"""Trainings that differ in the similarity alone, evaluated and compared: `magrag sweep`."""

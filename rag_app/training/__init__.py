@@ -1,0 +1,1 @@
+"""From training data and a configuration to a checkpoint: `magrag train`, `mine` and `train-reader`."""
