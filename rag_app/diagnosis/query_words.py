@@ -18,6 +18,8 @@ ALIKE = 0.95
 DEFAULT_SIDE = (
     "qnorm or dot for encoders that were trained contrastively before, dnorm for those that come from a language model"
 )
+"""After table 1 of Feng & Watanabe (arXiv 2602.09229v1): Contriever, of the first kind, has its best means out of domain by qnorm
+and dot, RetroMAE, of the second, by dnorm or learnable. Two models, so no more than a default."""
 _DECIDES = (
     f"a short training of both, compared on questions of another domain (--pilot), decides; without one, {DEFAULT_SIDE}"
 )
