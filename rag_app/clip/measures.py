@@ -99,6 +99,7 @@ def _norms(norms: np.ndarray, relevant_to: np.ndarray | None, sizes: Sequence[in
         effect = cohens_d(norms[often], norms[~often])
     r = length_correlation(norms, sizes) if len(sizes) else math.nan
     return {
+        "n": len(norms),
         "mean": float(norms.mean()),
         "cv": variation(norms),
         "d": _number(effect.value),

@@ -42,6 +42,7 @@ def _lengths(found: Mapping[str, Any]) -> Iterator[Measure]:
                     f"{row['direction']}/{row['similarity']}/seed {own['seed']}/Cohen's d, {which}{side}",
                     math.nan if norms["d"] is None else norms["d"],
                     _between(norms["d_interval"]),
+                    norms["n"],
                 )
 
 

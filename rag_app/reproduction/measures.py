@@ -22,7 +22,7 @@ class Measure:
         name: What it is of, parts with "/" between them; claims choose by it.
         value: NaN where it is undefined.
         interval: Of 95 %; None where nothing can be said, and where a figure is exact.
-        n: Questions, pairs of sentences, queries or trainings that it rests on.
+        n: Questions, pairs of sentences, queries, pictures, captions or trainings that it rests on.
     """
 
     name: str
