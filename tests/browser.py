@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -17,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from rag_app.pipeline import Pipeline
 from rag_app.ui import access, appearance, build_page
+from tests.server import free_port
 
 # The browser's own errands are off, so that what it requests is what the page makes it request.
 ARGUMENTS = (
@@ -64,13 +64,6 @@ def served(pipeline: Pipeline, port: int = 0) -> Iterator[str]:
         yield page.local_url.rstrip("/")
     finally:
         page.close(verbose=False)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def open_page(

@@ -6,6 +6,7 @@ python -m tests.report_example report.html --systems 8 --datasets 12
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ DATASETS = ("nq", "hotpotqa", "scifact", "triviaqa", "musique", "2wikimultihopqa
             "curatedtrec", "popqa", "nfcorpus", "a-data-set-with-a-rather-long-name")  # fmt: skip
 RETRIEVAL = frozenset({"scifact", "nfcorpus"})
 MEASURES = ("nDCG@10", "R@10", "RR@10", "AP")
+HOSTILE = (
+    """<script>alert(1)</script></script><img src=x onerror=alert(2)> "quoted" 'too' & &amp; <!-- \u202eleft שלום"""
+)
 _RULES = {"hotpotqa": "hotpotqa", "musique": "musique", "2wikimultihopqa": "2wikimultihopqa", "squad_v2": "squad_v2"}
 _PEOPLE = (
     "Ada Lovelace",
@@ -79,6 +83,22 @@ def example(*, systems: int = 5, datasets: int = 3, n: int = 120, depth: int = 2
                         "git": {"commit": "ab8d2a4" + "0" * 33, "changed": True}},
     }  # fmt: skip
     return RunView(Path("runs/example"), manifest, questions, rows, corpora)
+
+
+def hostile() -> RunView:
+    """A run in which everything that a person or a model writes is markup."""
+    view = example(systems=3, datasets=1, n=20)
+    rename = {name: f"{name} {HOSTILE}" for name in view.systems}
+    view.manifest["systems"] = {rename[name]: "1" for name in view.systems}
+    view.manifest["command"] = HOSTILE
+    questions = [replace(q, question=f"{q.id} {HOSTILE}", answers=(HOSTILE,)) for q in view.questions]
+    rows = {}
+    for number, ((name, id), row) in enumerate(view.rows.items()):
+        passages = [{**passage, "title": f"{passage['id']} {HOSTILE}"} for passage in row["passages"]]
+        said = {"prediction": HOSTILE if number % 3 else f"no {HOSTILE}", "error": None, "passages": passages}
+        rows[rename[name], id] = {**row, **said, "system": rename[name]}
+    rows[rename["qnorm"], "nq-0"]["error"] = HOSTILE
+    return replace(view, questions=questions, rows=rows)
 
 
 def rule(dataset: str) -> str | None:

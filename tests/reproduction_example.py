@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.config_files import CONFIGS
 from tests.random_bert import random_bert, some_texts
 from tests.sweep_example import write_example, write_lines
 
-CLIP = Path(__file__).resolve().parent.parent / "configs" / "clip-shapes.toml"
+CLIP = CONFIGS / "clip-shapes.toml"
 CONFIGURATION = """
 data = "{root}"
 training = "train.toml"

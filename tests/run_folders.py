@@ -1,4 +1,4 @@
-"""Run folders written by hand, as `magrag eval` leaves them."""
+"""Rows and run folders written by hand, as `magrag eval` leaves them."""
 
 from __future__ import annotations
 

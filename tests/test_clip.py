@@ -26,8 +26,8 @@ from rag_app.errors import ConfigError
 from retriever.errors import RetrieverError
 from retriever.similarity import COSINE, DNORM, DOT, QNORM, Similarity, similarity_from_name
 from retriever.training.two_towers import Pair, PairLoss, described, no_negatives
+from tests.config_files import CONFIGS
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 TINY = ["data.train=60", "data.test=20", "training.steps=2", "training.batch_size=16", "grid.seeds=[0]"]
 
 

@@ -13,12 +13,9 @@ from eval.data.sources import DataSet, load_dataset
 from eval.data.specs import DataSetSpec
 from eval.metrics import score_answer
 from eval.run import run_evaluation
+from tests.shared_data import DATA, needs_data
 
-ROOT = Path(__file__).resolve().parents[1]
-PLACES = [ROOT / "shared/data", ROOT.parent / "shared/data"]
-DATA = next((place for place in PLACES if place.is_dir()), None)
-
-pytestmark = pytest.mark.skipif(DATA is None, reason="the shared data folder is not here")
+pytestmark = needs_data
 
 FILES = [
     ("opendomain/nq.jsonl", "nq", 1481, "squad"),

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from eval.data.pairs import spearman
 from eval.data.sources import DataSet, PairSet, load_dataset
 from eval.data.specs import DataSetSpec, resolve_spec
 from eval.metrics import score_answer
+from tests.shared_data import DATA, needs_data
 
-ROOT = Path(__file__).resolve().parents[1]
-PLACES = [ROOT / "shared/data", ROOT.parent / "shared/data"]
-DATA = next((place for place in PLACES if place.is_dir()), None)
-
-pytestmark = pytest.mark.skipif(DATA is None, reason="the shared data folder is not here")
+pytestmark = needs_data
 
 
 def load(name: str, path: str, **spec: str) -> DataSet | PairSet:

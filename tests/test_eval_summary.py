@@ -1,4 +1,4 @@
-"""Figures and comparisons against ir-measures, scipy and statsmodels, over rows as a run stores them."""
+"""Figures and comparisons of seeded rows against ir-measures, scipy and statsmodels."""
 
 from __future__ import annotations
 
@@ -20,26 +20,12 @@ from eval.data.datasets import Question
 from eval.errors import EvalError
 from eval.metrics import score_answer
 from eval.paired import Comparison, paired_comparisons, with_holm
-from eval.summary import Measured, Metrics, SystemMetrics, summarise
+from eval.summary import Metrics, SystemMetrics, summarise
+from tests.run_folders import row
 
 MEASURES = ("nDCG@10", "R@3", "RR@10", "AP")
 RULES = {"nq": "squad", "hotpotqa": "hotpotqa", "scifact": None}
 Rows = dict[tuple[str, str], dict[str, Any]]
-
-
-def row(system: str, id: str, prediction: str = "", ids: Sequence[str] = (), **more: Any) -> dict[str, Any]:
-    """As `magrag eval` stores it; passages hold an answer where their id says so."""
-    passages = [
-        {"rank": rank, "id": name, "title": "", "has_answer": "answer" in name, "score": 1 / rank, "cosine": None,
-         "norm": None, "percentile": None, "words": 5}
-        for rank, name in enumerate(ids, start=1)
-    ]  # fmt: skip
-    base = {"system": system, "id": id, "prediction": prediction, "error": None, "k": min(2, len(ids)), "dropped": 0}
-    return {**base, "cut": False, "prompt_tokens": 9, "passages": passages, "seconds": {}, **more}
-
-
-def keyed(*rows: dict[str, Any]) -> Rows:
-    return {(own["system"], own["id"]): own for own in rows}
 
 
 def synthetic(seed: int = 0, n: int = 60) -> tuple[list[Question], Rows]:
@@ -67,9 +53,9 @@ def synthetic(seed: int = 0, n: int = 60) -> tuple[list[Question], Rows]:
                 prediction = question.answers[0] if right and question.answers else f"{rng.choice(words)} of old"
                 ids = [] if system == "closed" else rng.permutation(docs)[:12].tolist()
                 if dataset != "scifact":
-                    rows[system, id] = row(system, id, prediction, ids)
+                    rows[system, id] = row(system, id, prediction, " ".join(ids), k=min(2, len(ids)))
                 elif system != "closed":
-                    rows[system, id] = row(system, id, "", ids, k=0)
+                    rows[system, id] = row(system, id, "", " ".join(ids), k=0)
     return questions, rows
 
 
@@ -186,6 +172,20 @@ def test_holm_is_over_all_comparisons_of_one_measure_in_the_whole_table(run: Run
     assert sizes == {"EM": 4, "F1": 4, "nDCG@10": 3, "R@3": 3, "RR@10": 3, "AP": 3}
 
 
+def test_rankings_that_are_the_same_are_one_hypothesis() -> None:
+    def pair(system: str, p: float, difference: float, *, identical: bool = False) -> Comparison:
+        return Comparison("cosine", system, "nq", "nDCG@10", 40, difference, (0.0, 0.1), 9, 3, 28, "permutation", p, None,
+                          identical)  # fmt: skip
+
+    # One retriever under three names, two others, and the baseline under another name.
+    pairs = [pair(f"qnorm k={k}", 0.01, 0.05) for k in (1, 3, 5)]
+    pairs += [pair("bm25", 0.04, -0.02), pair("hybrid", 0.5, 0.01), pair("cosine k=3", 1.0, 0.0, identical=True)]
+    expected = multipletests([0.01, 0.04, 0.5], method="holm")[1]
+    assert [own.p_holm for own in with_holm(pairs)] == pytest.approx(
+        [expected[0]] * 3 + [expected[1], expected[2], 1.0]
+    )
+
+
 def test_rows_of_two_runs_compare_as_two_systems_of_one_run(run: Run) -> None:
     questions, rows, metrics = run
     found = []
@@ -218,18 +218,6 @@ def test_identical_systems_do_not_differ_by_any_measure() -> None:
     assert not any(found.identical for found in other.comparisons)
 
 
-def test_one_question_has_values_but_neither_interval_nor_p() -> None:
-    questions = [Question("q1", "nq", "?", ("Paris",), ("d1",))]
-    rows = keyed(row("a", "q1", "Lyon", ["d2", "d1"]), row("b", "q1", "Paris", ["d1", "d2"]))
-    metrics = summarise(questions, ["a", "b"], rows, RULES, 0, measures=["RR@10"])
-    assert metrics.systems[0].em_interval is None and metrics.systems[0].measures["RR@10"].interval is None
-    assert [(c.measure, c.difference, c.interval, c.p, c.p_holm, c.wins) for c in metrics.comparisons] == [
-        ("EM", 100.0, None, None, None, 1),
-        ("F1", 100.0, None, None, None, 1),
-        ("RR@10", 0.5, None, None, None, 1),
-    ]
-
-
 def test_a_system_without_passages_has_no_ranking_measures_and_no_curves(run: Run) -> None:
     own = of(run[2], "closed", "nq")
     assert (own.measures, own.k, own.depth) == ({}, 0, 0)
@@ -258,15 +246,6 @@ def test_a_system_that_was_not_asked_a_data_set_is_left_out_of_it_and_that_is_sa
     ]
 
 
-def test_a_data_set_without_judgments_has_no_ranking_measures_and_says_so() -> None:
-    questions = [Question(f"q{number}", "nq", "?", ("Paris",)) for number in range(3)]
-    rows = keyed(*(row("cosine", question.id, "Paris", ["d1"]) for question in questions))
-    metrics = summarise(questions, ["cosine"], rows, RULES, 0, measures=["AP", "R@3"])
-    assert metrics.systems[0].measures == {}
-    assert metrics.notes == ["nq: no passage is marked as relevant, so there are no ranking measures (AP, R@3)."]
-    assert summarise(questions, ["cosine"], rows, RULES, 0).notes == []
-
-
 def test_a_retrieval_task_has_no_figures_of_answers(run: Run) -> None:
     own = of(run[2], "cosine", "scifact")
     assert (own.task, own.rule, own.n, own.missing, own.depth, own.k) == ("retrieval", None, 20, 0, 12, 0)
@@ -274,60 +253,6 @@ def test_a_retrieval_task_has_no_figures_of_answers(run: Run) -> None:
     assert answers == (None,) * 7
     assert (own.prompt_tokens, own.causes, own.without_golds, own.empty_matches) == (None, None, 0, 0)
     assert of(run[2], "cosine", "nq").task == "qa"
-
-
-def test_figures_of_sentence_pairs_are_their_measure_alone() -> None:
-    measured = Measured(0.8, (0.7, 0.9), 50)
-    own = SystemMetrics(system="cosine", dataset="sts-b", task="sts", n=50, measures={"Spearman": measured})
-    assert (own.system, own.dataset, own.task, own.n, own.measures) == (
-        "cosine", "sts-b", "sts", 50, {"Spearman": measured},
-    )  # fmt: skip
-    assert (own.rule, own.em, own.hit, own.causes, own.missing, own.k, own.depth) == (None, None, None, None, 0, 0, 0)
-
-
-def test_missing_answers_and_rankings_count_nothing_but_an_error_keeps_its_passages() -> None:
-    questions = [Question(f"q{number}", "nq", "?", ("Paris",), (f"d{number}",)) for number in range(1, 5)]
-    rows = keyed(
-        row("cosine", "q1", "Paris", ["d1", "x"]),
-        row("cosine", "q2", "", ["x", "d2"], error="prompt too long"),
-        row("cosine", "q3", "", [], error="no vector"),
-        row("b", "q1", "Paris", ["d1"]),
-    )
-    metrics = summarise(questions, ["cosine", "b"], rows, RULES, 0, measures=["RR@10", "R@1"])
-    own, b = metrics.systems
-    assert (own.n, own.missing, own.em, own.f1) == (4, 3, 25.0, 25.0)
-    assert [(m.value, m.n) for m in own.measures.values()] == [(0.375, 4), (0.25, 4)]
-    assert (b.missing, b.em, b.measures["RR@10"].value) == (3, 25.0, 0.25)
-    assert own.recall_gold == [25.0, 50.0]
-
-
-def test_a_retriever_that_fails_on_all_of_a_data_set_counts_0_there() -> None:
-    questions = [Question("q1", "nq", "?", ("a",), ("d1",)), Question("q2", "hotpotqa", "?", ("a",), ("d1",))]
-    rows = keyed(row("cosine", "q1", "a", ["d1"]), row("cosine", "q2", "", [], error="index is gone"))
-    metrics = summarise(questions, ["cosine"], rows, RULES, 0, measures=["AP"])
-    assert of(metrics, "cosine", "hotpotqa").measures["AP"].value == 0.0
-
-
-def test_curves_go_to_the_recorded_depth_and_k_is_what_the_reader_got() -> None:
-    questions = [
-        Question("q1", "hotpotqa", "?", ("x",), (), ("d1", "d2")),
-        Question("q2", "hotpotqa", "?", ("x",), (), ("d3", "d4")),
-        Question("q3", "hotpotqa", "?", ("x",), (), ("d5",)),
-        Question("q4", "hotpotqa", "?", ("x",)),
-    ]
-    rows = keyed(
-        row("cosine", "q1", "x", ["d1", "e", "d2", "f"]),
-        row("cosine", "q2", "x", ["d3", "answer", "e", "f"]),
-        row("cosine", "q3", "x", ["d5"]),
-        row("cosine", "q4", "x", ["answer", "d5"]),
-    )
-    own = summarise(questions, ["cosine"], rows, RULES, 0).systems[0]
-    assert (own.depth, own.k, own.recall_supporting_n) == (4, 2, 3)
-    assert own.hit == [25.0, 50.0, 50.0, 50.0]
-    # Both passages of q1 are there from 3 on, of q2 never; q3 needs one; q4 has none and does not count.
-    assert own.all_supporting == pytest.approx([100 / 3, 100 / 3, 200 / 3, 200 / 3])
-    assert own.recall_supporting == pytest.approx([200 / 3, 200 / 3, 250 / 3, 250 / 3])
-    assert own.measures == {}
 
 
 def test_causes_count_every_question_of_a_question_set_once(run: Run) -> None:
@@ -378,38 +303,3 @@ def test_figures_depend_on_the_seed_only_where_chance_is_drawn(run: Run) -> None
     assert other != metrics
     assert [own.em for own in other.systems] == [own.em for own in metrics.systems]
     assert [c.difference for c in other.comparisons] == [c.difference for c in metrics.comparisons]
-
-
-def test_rankings_that_are_the_same_are_one_hypothesis() -> None:
-    def pair(system: str, p: float, difference: float, *, identical: bool = False) -> Comparison:
-        return Comparison("cosine", system, "nq", "nDCG@10", 40, difference, (0.0, 0.1), 9, 3, 28, "permutation", p, None,
-                          identical)  # fmt: skip
-
-    # One retriever under three names, two others, and the baseline under another name.
-    pairs = [pair(f"qnorm k={k}", 0.01, 0.05) for k in (1, 3, 5)]
-    pairs += [pair("bm25", 0.04, -0.02), pair("hybrid", 0.5, 0.01), pair("cosine k=3", 1.0, 0.0, identical=True)]
-    expected = multipletests([0.01, 0.04, 0.5], method="holm")[1]
-    assert [own.p_holm for own in with_holm(pairs)] == pytest.approx(
-        [expected[0]] * 3 + [expected[1], expected[2], 1.0]
-    )
-
-
-def test_em_at_hit_is_over_the_questions_whose_offered_passages_hold_an_answer() -> None:
-    questions = [Question(str(n), "nq", "?", ("yes",)) for n in range(6)]
-    questions.append(Question("none", "nq", "?", ()))
-    rows = keyed(
-        row("s", "0", "yes", ["answer-a", "b", "c"]),
-        row("s", "1", "no", ["b", "answer-a", "c"]),
-        row("s", "2", "yes", ["b", "c", "answer-a"]),  # held by the third passage, and two were offered
-        row("s", "3", "yes", ["b"]),
-        row("s", "4", "", ["answer-a"], error="lost"),  # counts 0 as everywhere
-        row("s", "5", "yes"),
-        row("s", "none", "yes", ["answer-a"]),
-    )
-    own = of(summarise(questions, ["s"], rows, {"nq": "squad"}, 0), "s", "nq")
-    assert (own.em_at_hit, own.em_at_hit_n) == (pytest.approx(100 / 3), 3)
-    low, high = own.em_at_hit_interval or (0, 0)
-    # Of three questions with values 1, 0, 0 a resample's mean is 0 with probability 8/27 and 1 with 1/27.
-    assert (low, high) == (0, 100)
-    closed = of(summarise(questions, ["s"], keyed(row("s", "5", "yes")), {"nq": "squad"}, 0), "s", "nq")
-    assert (closed.em_at_hit, closed.em_at_hit_interval, closed.em_at_hit_n) == (None, None, 0)

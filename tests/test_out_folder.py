@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from rag_app.cli import app
 from rag_app.errors import ConfigError
 from rag_app.out_folder import LOCK, check_file, own_folder, refuse_foreign
-
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+from tests.config_files import CONFIGS
 
 
 @pytest.mark.parametrize(

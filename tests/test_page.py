@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import ANSWER_MS, free_port, open_page, wait_for_answers
+from tests.browser import ANSWER_MS, open_page, wait_for_answers
+from tests.server import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(900)]
 

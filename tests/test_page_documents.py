@@ -20,8 +20,9 @@ from rag_app.config import Config, load_config
 from rag_app.errors import ConfigError
 from rag_app.pipeline import Pipeline
 from rag_app.ui import load_retrievers
-from tests.browser import free_port, open_page, served
+from tests.browser import open_page, served
 from tests.one_encoder import untrained
+from tests.server import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.model, pytest.mark.timeout(300)]
 

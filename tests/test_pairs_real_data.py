@@ -14,9 +14,9 @@ from rag_app.pairs import EncodedPairs
 from rag_app.pipeline import Pipeline
 from retriever.similarity import COSINE, DNORM, DOT, QNORM
 from tests.one_encoder import untrained
-from tests.test_eval_sources_real_data import DATA
+from tests.shared_data import DATA, needs_data
 
-pytestmark = [pytest.mark.model, pytest.mark.skipif(DATA is None, reason="the shared data folder is not here")]
+pytestmark = [pytest.mark.model, needs_data]
 
 
 def test_cosine_and_dot_are_sentence_transformers_own_figures_and_one_sided_scores_lose(minilm_folder: Path) -> None:

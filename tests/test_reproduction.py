@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,9 @@ from rag_app.reproduction.measures import Measure, Rule, above, at_most, below, 
 from rag_app.reproduction.run import EXPERIMENTS, reproduce
 from rag_app.reproduction.settings import ReproduceConfig, find_configuration, load_reproduction
 from retriever.similarity import Similarity
+from tests.config_files import CONFIGS, named_paths
 from tests.reproduction_example import figures_of, write_reproduction
 from tests.test_cli import magrag, one_line_error
-
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-
 
 # --- gradients -------------------------------------------------------------------------------------------------------
 
@@ -116,21 +113,13 @@ def test_an_interval_over_trainings_is_students() -> None:
 # --- the configuration -----------------------------------------------------------------------------------------------
 
 
-def named_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """As `setting_paths`, NAME where people choose names."""
-    for key, below_it in value.items() if isinstance(value, dict) else ():
-        yield from named_paths(below_it, (*path, "NAME" if path in NAMED else key))
-    if not isinstance(value, dict):
-        yield path
-
-
 NAMED = {("sets",), ("symmetry", "sets"), ("gamma", "rates")}
 
 
 def test_the_shipped_file_names_every_setting_and_every_claim_has_an_experiment() -> None:
     path = find_configuration("cpu")
     assert path.resolve() == CONFIGS / "reproduce-cpu.toml"
-    assert set(named_paths(tomllib.loads(path.read_text("utf-8")))) == set(setting_paths(ReproduceConfig))
+    assert set(named_paths(tomllib.loads(path.read_text("utf-8")), NAMED)) == set(setting_paths(ReproduceConfig))
     settings = load_reproduction(path)
     for name in sorted(EXPERIMENTS.keys() - {"clip"}):
         identity = settings.identity(name)

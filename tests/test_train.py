@@ -6,12 +6,11 @@ import json
 import math
 import os
 import re
-import socket
 import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,11 @@ from rag_app.training.encoder import figures_line
 from retriever.passages import Passage
 from retriever.similarity import COSINE, DOT, QNORM
 from retriever.training.pairs import TrainingPair, read_pairs
+from tests.config_files import CONFIGS, named_paths
+from tests.server import free_port
 from tests.tiny_encoder import load_tiny, tiny_pairs, write_rows, write_tiny_model
 from tests.training_example import run, write_training
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SHIPPED = sorted(path.name for path in [CONFIGS / "train-cpu.toml", *CONFIGS.glob("train-paper-*.toml")])
 
 
@@ -48,19 +48,11 @@ def config(tmp_path: Path, model: Path) -> Path:
     return write_training(tmp_path, model)
 
 
-def named_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    if isinstance(value, dict) and path not in (("data", "columns"),):
-        for key, below in value.items():
-            yield from named_paths(below, (*path, key))
-    else:
-        yield (*path, "NAME") if path == ("data", "columns") else path
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_file_names_every_setting_and_loads(name: str) -> None:
     text = (CONFIGS / name).read_text(encoding="utf-8")
     unset = re.sub(r"^# (?=\[?[\w.]+\]?( = .+)?$)", "", text, flags=re.MULTILINE)
-    assert set(named_paths(tomllib.loads(unset))) == set(setting_paths(TrainConfig))
+    assert set(named_paths(tomllib.loads(unset), {("data", "columns")})) == set(setting_paths(TrainConfig))
     config = load_train_config(CONFIGS / name)
     assert config.settings().similarity == QNORM
     assert (
@@ -200,9 +192,7 @@ def test_the_command_says_how_its_checkpoint_is_used(config: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_of_several_processes_one_prints_the_result(config: Path, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     command = [sys.executable, "-m", "rag_app.cli", "train", str(config), "--json", "--out", str(tmp_path / "out")]
     command += ["--set", "mining.kind=bm25", "--set", "training.scale=matched"]
     shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}

@@ -13,6 +13,7 @@ from rag_app.config import load_config
 from rag_app.errors import ConfigError
 from rag_app.reader import reader_folder
 from rag_app.training.reader import ReaderTraining, load_reader_training, train_reader
+from tests.config_files import CONFIGS
 from tests.random_llama import random_llama
 from tests.tiny_encoder import write_tiny_model
 
@@ -158,7 +159,7 @@ def test_questions_of_evaluations_are_dropped(recipe: Path, tmp_path: Path) -> N
 
 
 def test_the_shipped_recipe_is_whole() -> None:
-    path = Path(__file__).parents[1] / "configs/train-reader.toml"
+    path = CONFIGS / "train-reader.toml"
     settings = load_reader_training(path)
     import tomllib
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from retriever.similarity import DOT, Similarity, similarity_from_name
 from retriever.training import distributed
 from retriever.training.cached import backward
 from retriever.training.loss import ContrastiveLoss
+from tests.server import free_port
 
 DIM = 6
 QUERIES_EACH = 4
@@ -103,9 +103,7 @@ def one_of_two(rank: int, port: int, out: Path) -> None:
 
 
 def test_two_processes_equal_one(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=one_of_two, args=(rank, port, tmp_path)) for rank in range(2)]
     for process in processes:

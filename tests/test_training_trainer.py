@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +26,7 @@ from retriever.training.figures import norm_figures
 from retriever.training.forward import Forward
 from retriever.training.pairs import TrainingPair
 from retriever.training.settings import LoraSettings, TrainingSettings
+from tests.server import free_port
 from tests.tiny_encoder import load_tiny, tiny_pairs, write_tiny_model
 from tests.train_tiny import run, trainer
 
@@ -115,9 +115,7 @@ def test_a_finished_training_started_again_changes_nothing(tmp_path: Path, model
 
 @pytest.mark.slow
 def test_two_processes_train_what_one_does(tmp_path: Path, model: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     both = [start(tmp_path / "two", model, RANK=rank, LOCAL_RANK=rank, **shared) for rank in "01"]
     run(tmp_path / "one", model, lora=LoraSettings(4), dropout=False)
