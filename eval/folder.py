@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from eval.data.jsonl import parse_object
+from eval.data.jsonl import parse_object, shown
 from eval.errors import EvalError
 from eval.view import PREDICTIONS, RUN, Row, RunView
 
@@ -239,18 +239,13 @@ def differences(old: Any, new: Any, name: str = "") -> list[str]:
             dotted = f"{name}.{key}" if name else key
             before, after = old.get(key, absent), new.get(key, absent)
             if before is absent:
-                found.append(f"{dotted} was not there, now {_shown(after)}")
+                found.append(f"{dotted} was not there, now {shown(after)}")
             elif after is absent:
-                found.append(f"{dotted} was {_shown(before)}, now is not there")
+                found.append(f"{dotted} was {shown(before)}, now is not there")
             else:
                 found += differences(before, after, dotted)
         return found
-    return [] if old == new else [f"{name} was {_shown(old)}, now {_shown(new)}"]
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return [] if old == new else [f"{name} was {shown(old)}, now {shown(new)}"]
 
 
 def _acquire(path: Path) -> int:

@@ -6,7 +6,6 @@ Nothing here knows a setting by name: keys are checked against the fields of the
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from rag_app.errors import ConfigError
+from retriever.wording import shown
 
 Tree = TypeVar("Tree", bound=BaseModel)
 
@@ -140,7 +140,7 @@ class Layers:
             if _table(below) is None and get_origin(_container(below)) is not dict:
                 yield here, value
             elif not isinstance(value, Mapping):
-                raise ConfigError(f"{'.'.join(here)} must be a table [{'.'.join(here)}], got {show(value)} ({origin})")
+                raise ConfigError(f"{'.'.join(here)} must be a table [{'.'.join(here)}], got {shown(value)} ({origin})")
             elif not value and len(here) > 1:  # an empty [retrievers.NAME] still makes one
                 table = self.values
                 for name in here:
@@ -249,12 +249,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return _did_you_mean((close,)) if close else ""
 
 
-def show(value: Any) -> str:
-    """A value as people write it in TOML."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def _describe_one(detail: Any, layers: Layers) -> str:
     keys = tuple(str(part) for part in detail["loc"])
     path, kind, value, context = ".".join(keys), detail["type"], detail["input"], detail.get("ctx", {})
@@ -263,9 +257,9 @@ def _describe_one(detail: Any, layers: Layers) -> str:
     place = layers.origin(path)
     if kind == "missing" and isinstance(detail["loc"][-1], int):
         path = ".".join(keys[:-1])
-        return f"{path} must have at least {detail['loc'][-1] + 1} values, got {show(value)}{layers.origin(path)}"
+        return f"{path} must have at least {detail['loc'][-1] + 1} values, got {shown(value)}{layers.origin(path)}"
     if kind == "too_long":
-        return f"{path} must have at most {context['max_length']} values, got {show(value)}{place}"
+        return f"{path} must have at most {context['max_length']} values, got {shown(value)}{place}"
     if kind == "missing":
         # A table that lacks what every table needs is often a misspelt one.
         table, name = keys[:-2], keys[-2]
@@ -276,20 +270,20 @@ def _describe_one(detail: Any, layers: Layers) -> str:
     if kind in _BOUNDS:
         words, key = _BOUNDS[kind]
         bound = context[key]
-        return f"{path} must be {words} {bound if isinstance(bound, int) else f'{bound:g}'}, got {show(value)}{place}"
+        return f"{path} must be {words} {bound if isinstance(bound, int) else f'{bound:g}'}, got {shown(value)}{place}"
     if kind == "literal_error":
         options = re.findall(r"'([^']*)'", context["expected"])
         hint = nearest(value, options) if isinstance(value, str) else ""
-        return f"{path} must be one of {', '.join(map(show, options))}, got {show(value)}{hint}{place}"
+        return f"{path} must be one of {', '.join(map(shown, options))}, got {shown(value)}{hint}{place}"
     if kind in ("string_too_short", "too_short"):
         return f"{path} must not be empty{place}"
     if kind == "string_pattern_mismatch":
         # Not shown: a key or a password may have been put here by mistake.
         return f"{path} must be {layers.wanted(keys) or 'of the form ' + context['pattern']}{place}"
     if kind == "finite_number":
-        return f"{path} must be a finite number, got {show(value)}{place}"
+        return f"{path} must be a finite number, got {shown(value)}{place}"
     wanted = _KINDS.get(kind.partition("_")[0], "")
-    return f"{path} must be {wanted}, got {show(value)}{place}" if wanted else f"{path}: {detail['msg']}{place}"
+    return f"{path} must be {wanted}, got {shown(value)}{place}" if wanted else f"{path}: {detail['msg']}{place}"
 
 
 def _at(values: Mapping[str, Any], keys: Iterable[str]) -> Mapping[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from retriever.chunking import Chunking, token_offsets
 from retriever.corpora import read_corpus
 from retriever.corpora.detect import column_names
 from retriever.corpora.records import ID_NAMES, TEXT_NAMES, guess_columns
+from retriever.corpora.writing import write_passages
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 
@@ -165,7 +165,9 @@ def gather(
     """
     faults = _Faults()
     done = 0
-    with out.open("w", encoding="utf-8") as target:
+
+    def found() -> Iterator[Passage]:
+        nonlocal done
         for file in files:
             step(Step("reading", file.name, done))
             try:
@@ -176,11 +178,13 @@ def gather(
                             f"the files hold more than the {most:,} passages that a corpus may have here: bring fewer, or "
                             "index them with `magrag index`"
                         )
-                    target.write(json.dumps(_record(passage), ensure_ascii=False) + "\n")
+                    yield passage
                     if done % _STEP_EVERY == 0:
                         step(Step("reading", file.name, done))
             except RetrieverError as error:
                 faults.add(error, file)
+
+    write_passages(out, found(), meta=True)
     if not done:
         raise ConfigError(
             f"nothing to search in these files: {faults.lines[0] if faults.lines else 'they hold no text'}"
@@ -260,11 +264,6 @@ def _mapping(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
         return fitting | {"title": NO_COLUMN} if chosen.get("title") == NO_COLUMN else fitting
     known = {"id": ID_NAMES, "title": ("title",), "text": TEXT_NAMES}
     return {role: name for role, name in guess_columns(names).items() if not set(known[role]) & set(names)}
-
-
-def _record(passage: Passage) -> dict[str, object]:
-    own = {"id": passage.id, "title": passage.title, "text": passage.text}
-    return own | {key: value for key, value in passage.meta.items() if key not in own}
 
 
 class _Faults:

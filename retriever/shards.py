@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -47,13 +47,16 @@ def receipt_file(number: int) -> str:
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> dict[str, Any]:
     """Write through a temporary name, flush to disk, rename; returns {"bytes", "sha256"} of what was written."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    entry = {"bytes": temporary.stat().st_size, "sha256": hash_file(temporary)}
-    temporary.replace(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        entry = {"bytes": temporary.stat().st_size, "sha256": hash_file(temporary)}
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     return entry
 
 
@@ -65,6 +68,12 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write JSON as `write_atomically` does."""
     write_text(path, json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+
+
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a line of JSON for each row, taken one by one, as `write_atomically` does."""
+    lines = (json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+    write_atomically(path, lambda file: file.writelines(lines))
 
 
 def hash_file(path: Path) -> str:

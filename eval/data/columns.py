@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from eval.data.jsonl import shown
 from eval.errors import EvalError
 
 QUESTION_FIELDS = (
@@ -98,9 +99,8 @@ def golds(value: Any, where: str, normalised: bool = False) -> list[str]:
             return [*golds(parts.get("value"), where), *golds(parts.get("aliases"), where)]
         if "text" in parts:
             return golds(parts["text"], where)
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    raise EvalError(f"{where}: answers must be a list of strings, one string, or an object with aliases, got {shown}")
+    wanted = "a list of strings, one string, or an object with aliases"
+    raise EvalError(f"{where}: answers must be {wanted}, got {shown(value)}")
 
 
 def _listed(text: str) -> list[str]:

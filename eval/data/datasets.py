@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.data.columns import map_rows
-from eval.data.jsonl import read_rows
+from eval.data.jsonl import read_rows, shown
 from eval.data.registry import find
 from eval.errors import EvalError
 
@@ -286,5 +286,4 @@ def _strings(row: Mapping[str, Any], name: str, where: str, *, required: bool = 
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"
+    return f"{shown(value, 40)} ({type(value).__name__})"

@@ -45,6 +45,12 @@ def parse_object(raw: bytes, where: str) -> dict[str, Any]:
     return _as_object(_parse(raw, where), where)
 
 
+def shown(value: Any, longest: int = 60) -> str:
+    """A value as JSON has it, for an error: cut at `longest` characters."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
 def _open(path: Path) -> IO[bytes]:
     # gzip's reader is an IO[bytes] in all that is used here, though its type doesn't say so.
     return cast(IO[bytes], gzip.open(path, "rb")) if path.name.endswith(".gz") else path.open("rb")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,9 +27,8 @@ from rag_app.sweep.evaluation import Plan, corpus_mark
 from rag_app.sweep.norms import marked_ids, marked_passages
 from rag_app.sweep.run import sweep
 from rag_app.training.config import TrainConfig
+from retriever.corpora.writing import write_passages
 from retriever.index import Index
-from retriever.passages import Passage
-from retriever.shards import write_text
 
 TRAINED = ("cosine", "qnorm", "dnorm")
 """The two that are compared, and what both are held against."""
@@ -113,8 +112,8 @@ def run_pilot(
     rows = _rows(index, judged, known, pilot)
     training = pilot.trained(config, encoder)
     folder = out or config.resolved_data_dir() / "pilots" / _name(pilot, training, encoder, known, judged, index)
-    passages = (index.passage(row) for row in rows.tolist())
-    plan = _plan(config, _write_passages(folder / PASSAGES, passages), judged, known)
+    write_passages(folder / PASSAGES, (index.passage(row) for row in rows.tolist()))
+    plan = _plan(config, (folder / PASSAGES).resolve(), judged, known)
     log(f"pilot in {folder}: the same command goes on where it was stopped")
     found = sweep(
         training,
@@ -173,14 +172,6 @@ def _plan(config: Config, passages: Path, judged: Sequence[Question], known: Seq
     marks = {name: corpus_mark(plain, corpus)}
     whole = asked(known)
     return Plan(plain, asked(judged), None, (), marks, whole, marked_passages(whole, marks))
-
-
-def _write_passages(path: Path, passages: Iterable[Passage]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = ({"id": own.id, "title": own.title, "text": own.text} for own in passages)
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    write_text(path, "".join(lines))
-    return path.resolve()
 
 
 def _name(

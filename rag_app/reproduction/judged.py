@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from eval.scores import ranking_values
 from eval.sweep import RANKING, UNTRAINED, Sweep
@@ -22,7 +21,7 @@ from rag_app.sweep.run import EVALUATIONS, sweep
 from rag_app.training.config import TrainConfig
 from retriever.diagnostics import Effect, effect_interval
 from retriever.encoder import Encoder
-from retriever.shards import write_text
+from retriever.shards import write_json_lines, write_text
 
 _SEED = 0
 """Of pools and intervals; trainings have seeds of their own."""
@@ -115,12 +114,8 @@ def _cut(settings: ReproduceConfig, name: str, sets: Path) -> Path:
     placed = table.model_copy(update={"path": settings.path(table.path), "corpus": corpus})
     own = read_dev_set(name, placed, _SEED, table="sets")
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    _write(folder / "corpus.jsonl", ({"_id": p.id, "title": p.title, "text": p.text} for p in own.passages))
-    _write(folder / "queries.jsonl", ({"_id": q.id, "text": q.question} for q in own.questions))
+    write_json_lines(folder / "corpus.jsonl", ({"_id": p.id, "title": p.title, "text": p.text} for p in own.passages))
+    write_json_lines(folder / "queries.jsonl", ({"_id": q.id, "text": q.question} for q in own.questions))
     rows = [f"{q.id}\t{id}\t{grade}" for q in own.questions for id, grade in q.relevance.items()]
     write_text(folder / "qrels" / "test.tsv", "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
     return folder
-
-
-def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

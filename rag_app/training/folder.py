@@ -9,13 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from rag_app.config_layers import show
 from rag_app.errors import ConfigError
 from rag_app.out_folder import refuse_foreign
 from rag_app.training.config import TrainConfig
 from retriever.shards import write_text
 from retriever.training import snapshot
 from retriever.training.trainer import BEST, STATE
+from retriever.wording import shown
 
 TRAIN = "train.json"
 MINED = "mined.jsonl"
@@ -57,7 +57,7 @@ def check_folder(out: Path, config: TrainConfig, facts: Mapping[str, str]) -> li
     if changed and _has_begun(out):
         name, old, new = changed[0]
         raise ConfigError(
-            f"{out} holds a training with {name} = {show(old)}, and this one has {show(new)}: choose another --out, "
+            f"{out} holds a training with {name} = {shown(old)}, and this one has {shown(new)}: choose another --out, "
             "or delete that folder"
         )
     return changed
@@ -73,7 +73,7 @@ def claim(out: Path, config: TrainConfig, facts: Mapping[str, str], log: Callabl
     if changed == []:
         return
     for name, old, _ in (changed or [])[:1]:
-        log(f"{out} held a training with {name} = {show(old)} that never began: it makes way for this one")
+        log(f"{out} held a training with {name} = {shown(old)} that never began: it makes way for this one")
     if not all(name.startswith(_AFTER_MINING) and name not in _MINED_FOR for name, *_ in changed or ()):
         (out / MINED).unlink(missing_ok=True)
     versions = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +11,13 @@ from rag_app.errors import ConfigError
 from rag_app.out_folder import check_file
 from rag_app.progress import Log, StepProgress
 from rag_app.training.word_stores import stores_for_ranking
+from retriever.corpora.writing import write_passages
 from retriever.lexical import BM25Settings
 from retriever.passages import Passage
-from retriever.shards import write_atomically
 from retriever.training.masking import known_positives
 from retriever.training.mining import MiningReport, MiningSettings, answers_from, mine
 from retriever.training.pairs import TrainingPair, passages_of
-from retriever.training.pool import PassagePool, bm25_over
+from retriever.training.pool import bm25_over, fingerprint_of
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -87,16 +86,10 @@ def mine_pairs(
 
 def _over_own(passages: Sequence[Passage], config: Config, log: Log) -> Config:
     """The configuration over a file of these passages in the data folder, so that their index is made but once."""
-    folder = config.resolved_data_dir() / "mining"
-    path = folder / f"pairs-{PassagePool(passages, folder).fingerprint}.jsonl"
+    path = config.resolved_data_dir() / "mining" / f"pairs-{fingerprint_of(passages)}.jsonl"
     log(f"ranking the pairs' own {counted(len(passages), 'passage')}, kept in {path}")
     if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = (
-            json.dumps({"id": own.id, "title": own.title, "text": own.text}, ensure_ascii=False) + "\n"
-            for own in passages
-        )
-        write_atomically(path, lambda file: [file.write(line.encode()) for line in lines])
+        write_passages(path, passages)
     return config.over_own_file(path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from rag_app.training.reader_data import ContextSettings, Rank, ReaderExample, c
 from rag_app.training.word_stores import stores_for_ranking
 from rag_app.weight_hashes import model_hash
 from rag_app.weights import resolve
+from retriever.corpora.writing import write_passages
 from retriever.shards import hash_file, write_json
 from retriever.training.guard import canonical
 from retriever.wording import counted
@@ -241,8 +242,7 @@ def _ranker(
     """The retriever over the examples' own passages, which are written down as a corpus."""
     passages = corpus_of(examples)
     path = folder / "passages.jsonl"
-    lines = [json.dumps({"id": str(i), "title": p.title, "text": p.text}) for i, p in enumerate(passages)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_passages(path, (replace(own, id=str(row)) for row, own in enumerate(passages)))
 
     def rank(questions: Sequence[str]) -> list[list[str]]:
         stores = stores_for_ranking(config.over_own_file(path), retriever, log, progress)

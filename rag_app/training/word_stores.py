@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rag_app.config import Config
 from rag_app.progress import Log, StepProgress
 from rag_app.stores import Stores, open_corpus
-from retriever.training.pool import PassagePool
+from retriever.training.pool import fingerprint_of, words_index
 
 if TYPE_CHECKING:
     from retriever.encoder import Encoder
@@ -45,13 +45,11 @@ class WordStores(Stores):
 
     def index(self, encoder_name: str) -> Index:
         """The passages of the corpus, whatever the encoder."""
-        # BM25 asks for no vectors, the one thing that a pool lacks of an index.
-        return self._indexes.get("", lambda: cast("Index", self._pool()))
+        return self._indexes.get("", self._words_index)
 
-    def _pool(self) -> PassagePool:
+    def _words_index(self) -> Index:
         self._log(f"reading {self.config.corpus}, which BM25 ranks by words, without an encoder")
         passages = list(open_corpus(self.config, None))
-        home = self.config.resolved_data_dir() / "words"
-        folder = home / PassagePool(passages, home).fingerprint
+        folder = self.config.resolved_data_dir() / "words" / fingerprint_of(passages)
         folder.mkdir(parents=True, exist_ok=True)
-        return PassagePool(passages, folder)
+        return words_index(passages, folder)

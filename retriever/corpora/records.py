@@ -133,6 +133,12 @@ def to_passage(record: Mapping[str, Any], fields: Fields) -> Passage | Fault:
     return Passage(identifier, title, text, meta)
 
 
+def to_record(passage: Passage, *, meta: bool = False) -> dict[str, Any]:
+    """The record of a passage that `to_passage` reads: {id, title, text} and, where wanted, what else is known of it."""
+    own = {"id": passage.id, "title": passage.title, "text": passage.text}
+    return {**own, **passage.meta, **own} if meta else own
+
+
 def split_contents(contents: str) -> tuple[str, str]:
     """Title and text of FlashRAG's contents; without a quoted first line all of it is text."""
     match = _QUOTED_LINE.match(contents)

@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from retriever.corpora.lines import NumberedLines
-from retriever.corpora.records import has_lone_surrogate
+from retriever.corpora.records import has_lone_surrogate, to_record
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
+from retriever.shards import write_json_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +118,11 @@ def write_pairs(path: str | Path, pairs: Iterable[TrainingPair]) -> None:
         RetrieverError: The folder cannot be written to.
     """
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            for pair in pairs:
-                file.write(json.dumps(to_row(pair), ensure_ascii=False) + "\n")
-        temporary.replace(path)
+        write_json_lines(path, map(to_row, pairs))
     except OSError as error:
         raise RetrieverError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def data_hash(pairs: Iterable[TrainingPair]) -> str:
@@ -161,15 +155,11 @@ def to_row(pair: TrainingPair) -> dict[str, Any]:
     """The JSON object of a pair."""
     return {
         "query": pair.query,
-        "positive": _passage_row(pair.positive),
-        "negatives": [_passage_row(passage) for passage in pair.negatives],
+        "positive": to_record(pair.positive),
+        "negatives": [to_record(passage) for passage in pair.negatives],
         "answers": list(pair.answers),
         "source": pair.source,
     }
-
-
-def _passage_row(passage: Passage) -> dict[str, str]:
-    return {"id": passage.id, "title": passage.title, "text": passage.text}
 
 
 def _json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -8,7 +8,6 @@ own form, where the long answers are the positives.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.training.pairs import TrainingPair, stable_id
-from retriever.wording import counted
+from retriever.wording import counted, shown
 
 ROLES: dict[str, tuple[str, ...]] = {
     "query": ("query", "question", "anchor"),
@@ -267,5 +266,4 @@ def _entries_of(value: Any) -> list[dict[str, Any]]:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"
+    return f"{shown(value, 40)} ({type(value).__name__})"
