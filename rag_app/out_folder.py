@@ -15,6 +15,13 @@ LOCK = "running.lock"
 """Held while a command is at work in a folder; the system lets go when the process ends, however it ends."""
 
 
+_SIGNS = {
+    "a sweep": ("sweep.json", "train/*/train.json"),
+    "trainings of two towers": ("clip.json", "train/*/training.json"),
+}
+"""What is in a folder that holds such files: these two look alike from outside."""
+
+
 @contextmanager
 def own_folder(out: Path) -> Iterator[None]:
     """Make the folder and hold it against other processes; what is still empty at the end is removed.
@@ -63,13 +70,16 @@ def refuse_foreign(out: Path, holds: Collection[str], what: str) -> None:
     Args:
         out: The folder.
         holds: Names of which one at least is in a folder of ours.
-        what: What that would be, for the error ("a sweep").
+        what: What that would be, in the words of `_SIGNS` where it is one of those.
 
     Raises:
         ConfigError: Something else is there.
     """
     refuse_file(out)
     names = {path.name for path in out.iterdir()} - {LOCK} if out.is_dir() else set()
+    there = next((kind for kind, signs in _SIGNS.items() if any(any(out.glob(sign)) for sign in signs)), what)
+    if there != what:
+        raise ConfigError(f"{out} holds {there}, not {what}: choose another with --out")
     if names and names.isdisjoint(holds):
         raise ConfigError(f"{out} is no folder of {what}, and not empty: choose another with --out")
 

@@ -8,8 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from rag_app.cli import app
+from rag_app.clip import trainings as clip
 from rag_app.errors import ConfigError
 from rag_app.out_folder import LOCK, check_file, own_folder, refuse_foreign
+from rag_app.sweep import run as sweep
+from rag_app.training.folder import TRAIN
 from tests.config_files import CONFIGS
 
 
@@ -44,6 +47,32 @@ def test_a_wrong_out_is_told_before_anything_is_read(command: list[str], tmp_pat
         with pytest.raises(ConfigError, match=message):
             raise done.exception
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    ("command", "there", "message"),
+    [
+        (
+            ["train-clip", "clip-shapes.toml"],
+            Path(sweep.TRAININGS, "cosine-0", TRAIN),
+            "holds a sweep, not trainings of",
+        ),
+        (["train-clip", "clip-shapes.toml"], Path(sweep.RESULT), "holds a sweep, not trainings of two towers"),
+        (
+            ["sweep", "train-cpu.toml"],
+            Path(clip.TRAININGS, "both-dot-0", clip.TRAINING),
+            "holds trainings of .*, not a sweep",
+        ),
+        (["train", "train-cpu.toml"], Path(clip.RESULT), "holds trainings of two towers, not a training"),
+    ],
+)
+def test_a_folder_of_another_command_is_named(command: list[str], there: Path, message: str, tmp_path: Path) -> None:
+    (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / there).write_text("{}")
+    done = CliRunner().invoke(app, [command[0], str(CONFIGS / command[1]), "--out", str(tmp_path)])
+    assert isinstance(done.exception, ConfigError)
+    with pytest.raises(ConfigError, match=message):
+        raise done.exception
 
 
 def test_a_file_that_cannot_be_written_is_told_before_mining(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from eval.compare import RunComparison, SystemPair
 from eval.flips import Flip, FlipGroup, Side, count_flips
 from eval.report import tables
-from eval.report.render import aligned, markdown, plain
+from eval.report.render import aligned, listed, markdown
 from eval.report.tables import NONE, Table, number
 
 # Flips of a pair that are shown; the JSON form has all of them.
@@ -58,7 +58,7 @@ def _render(comparison: RunComparison, render: Callable[[Table], str], heading: 
         if isinstance(block, str):
             parts.append(heading(block))
         else:
-            parts.append(render(block) if isinstance(block, Table) else _listed(block))
+            parts.append(render(block) if isinstance(block, Table) else listed(block))
     return "\n\n".join(parts)
 
 
@@ -137,7 +137,3 @@ def _rank(side: Side) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _CELL else line[: _CELL - 1] + "…"
-
-
-def _listed(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {plain(line)}" for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from eval.report.tables import Table
 
@@ -37,6 +38,11 @@ def markdown(table: Table) -> str:
 def plain(text: str) -> str:
     """For Markdown: on one line, and no HTML."""
     return _TAG.sub("&lt;", " ".join(text.split()))
+
+
+def listed(lines: Iterable[str]) -> str:
+    """As a list of Markdown, which a terminal shows as well."""
+    return "\n".join(f"- {plain(line)}" for line in lines)
 
 
 def _cell(text: str) -> str:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from eval.paired import Comparison
-from eval.report.render import aligned, markdown, plain
-from eval.report.tables import NONE, Table
+from eval.report.render import aligned, listed, markdown
+from eval.report.tables import NONE, Table, brackets, p_value, with_interval
 from eval.sweep import (
     ALL,
     BASELINE,
@@ -53,6 +53,25 @@ def sweep_markdown(sweep: Sweep) -> str:
     return "# Comparison of trainings\n\n" + _render(sweep, markdown, lambda title: f"## {title}") + "\n"
 
 
+def percent(value: float | None, interval: Interval | None = None) -> str:
+    """A share in percent, and its interval where it has one."""
+    if value is None or math.isnan(value):
+        return NONE
+    return with_interval(100 * value, interval and _hundredfold(interval), "EM")
+
+
+def points(found: Comparison | PairChange | None) -> str:
+    """A difference of shares in percentage points, and its interval where it has one."""
+    if found is None:
+        return NONE
+    within = f" {brackets(_hundredfold(found.interval), 'EM', '+')}" if found.interval else ""
+    return f"{100 * found.difference:+.1f}{within}"
+
+
+def _hundredfold(interval: Interval) -> Interval:
+    return 100 * interval[0], 100 * interval[1]
+
+
 def _render(sweep: Sweep, render: Callable[[Table], str], heading: Callable[[str], str]) -> str:
     found: list[Table | None] = [_trainings(sweep), _tallies(sweep)]
     for title, datasets in _groups(sweep):
@@ -69,15 +88,15 @@ def _render(sweep: Sweep, render: Callable[[Table], str], heading: Callable[[str
 
     parts = [*_made(sweep), *(shown(table) for table in found if table is not None)]
     if sweep.rows:
-        parts.append("\n".join(f"- {note}" for note in _NOTES))
+        parts.append(listed(_NOTES))
     if (behind := _behind(sweep)) is not None:
         parts.append(shown(behind))
     return "\n\n".join(parts)
 
 
 def _made(sweep: Sweep) -> list[str]:
-    lines = [f"- {name}: {plain(str(value))}" for name, value in sweep.made.items() if value]
-    return ["\n".join(lines)] if lines else []
+    lines = [f"{name}: {value}" for name, value in sweep.made.items() if value]
+    return [listed(lines)] if lines else []
 
 
 def _groups(sweep: Sweep) -> list[tuple[str, list[str]]]:
@@ -127,7 +146,7 @@ def _trainings(sweep: Sweep) -> Table:
             f"{own['best_step']:,} of {own['steps']:,}",
             f"{own['scale']:.4g}",
             f"{own['gamma_q']:.3f}, {own['gamma_d']:.3f}",
-            *(_percent(next(iter(own.get(scores, {}).values()), None)) for scores in ("untrained", "dev")),
+            *(percent(next(iter(own.get(scores, {}).values()), None)) for scores in ("untrained", "dev")),
         )
         for own in sweep.trainings
     ]
@@ -146,7 +165,7 @@ def _overview(title: str, measure: str, rows: Sequence[Row], datasets: Sequence[
     if not labels:
         return None
     lines: list[tuple[str, ...]] = [
-        (label, *(_percent(values.get((label, name))) + signs.get((label, name), "") for name in datasets))
+        (label, *(percent(values.get((label, name))) + signs.get((label, name), "") for name in datasets))
         for label in labels
     ]
     best = frozenset(
@@ -167,14 +186,14 @@ def _rankings(sweep: Sweep, dataset: str) -> Table | None:
         lines.append(
             (
                 _label(row),
-                f"{_percent(row.value)}{_interval(row.interval)}",
-                _difference(row.against_cosine),
+                percent(row.value, row.interval),
+                points(row.against_cosine),
                 _p(row.against_cosine),
-                _difference(row.against_untrained),
+                points(row.against_untrained),
                 _SIDES[side(row.against_untrained)],
-                _percent(row.under.get("cosine")),
-                _percent(row.under.get("dot")),
-                *((_signed(own.d), _percent(own.cv), _signed(own.length)) if own else (NONE,) * 3),
+                percent(row.under.get("cosine")),
+                percent(row.under.get("dot")),
+                *((_signed(own.d), percent(own.cv), _signed(own.length)) if own else (NONE,) * 3),
             )
         )
     header = (
@@ -199,7 +218,7 @@ def _one_sided(title: str, rows: Sequence[Row]) -> Table | None:
         (
             row.dataset,
             row.measure,
-            _difference(row.against_dnorm),
+            points(row.against_dnorm),
             _p(row.against_dnorm),
             _SIDES[side(row.against_dnorm)],
         )
@@ -218,10 +237,10 @@ def _answers(title: str, rows: Sequence[Row]) -> Table | None:
             row.dataset,
             _label(row),
             f"{row.n:,}",
-            f"{_percent(row.value)}{_interval(row.interval)}",
-            _difference(row.against_cosine),
+            percent(row.value, row.interval),
+            points(row.against_cosine),
             _p(row.against_cosine),
-            _difference(row.against_untrained),
+            points(row.against_untrained),
             _SIDES[side(row.against_untrained)],
         )
         for row in rows
@@ -239,9 +258,9 @@ def _pairs(sweep: Sweep) -> Table | None:
             row.trained_for,
             row.scored_by,
             f"{row.n:,}",
-            f"{_percent(row.value)}{_interval(row.interval)}",
-            _difference(row.against_cosine),
-            _difference(row.against_untrained),
+            percent(row.value, row.interval),
+            points(row.against_cosine),
+            points(row.against_untrained),
             _SIDES[side(row.against_untrained)],
         )
         for row in sweep.pairs
@@ -267,24 +286,9 @@ def _named(trained_for: str, searched_by: str) -> str:
     return f"{UNTRAINED}, by {searched_by}" if trained_for == UNTRAINED else trained_for
 
 
-def _percent(value: float | None) -> str:
-    return NONE if value is None or math.isnan(value) else f"{100 * value:.1f}"
-
-
 def _signed(value: float) -> str:
     return NONE if math.isnan(value) else f"{value:+.2f}"
 
 
-def _interval(interval: Interval | None) -> str:
-    return "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
-
-
-def _difference(found: Comparison | PairChange | None) -> str:
-    if found is None:
-        return NONE
-    within = "" if found.interval is None else f" [{100 * found.interval[0]:+.1f}, {100 * found.interval[1]:+.1f}]"
-    return f"{100 * found.difference:+.1f}{within}"
-
-
 def _p(found: Comparison | None) -> str:
-    return NONE if found is None or found.p_holm is None else f"{found.p_holm:.3f}"
+    return NONE if found is None else p_value(found.p_holm)

@@ -8,7 +8,7 @@ from eval.report import tables
 from eval.report.html.page import html_report
 from eval.report.latex import latex_tables
 from eval.report.provenance import provenance
-from eval.report.render import aligned, markdown, plain
+from eval.report.render import aligned, listed, markdown, plain
 from eval.report.tables import Table
 from eval.summary import Metrics
 from eval.view import RunView
@@ -33,7 +33,7 @@ def markdown_report(view: RunView, metrics: Metrics, seconds: Mapping[str, Mappi
     table = tables.seconds_table(seconds or {})
     if table is not None:
         parts += [f"## {table.title}", markdown(table)]
-    facts = "\n".join(f"- {name}: {plain(value)}" for name, value in provenance(view.manifest))
+    facts = listed(f"{name}: {value}" for name, value in provenance(view.manifest))
     parts += ["## How it was made", f"{facts}\n\nThe whole configuration is in run.json."]
     return "\n\n".join(parts) + "\n"
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from eval.report.render import aligned, markdown, plain
-from eval.report.tables import NONE, Table
+from eval.paired import Comparison
+from eval.report.render import aligned, listed, markdown
+from eval.report.sweep_tables import percent, points
+from eval.report.tables import NONE, Table, p_value
 from rag_app.clip.measures import I2T, RANKINGS, T2I
 from retriever.wording import counted
 
@@ -30,15 +32,15 @@ def clip_text(result: Mapping[str, Any]) -> str:
 
 def clip_markdown(result: Mapping[str, Any]) -> str:
     """As Markdown."""
-    made = [f"- {name}: {plain(value)}" for name, value in result["made"].items() if isinstance(value, str) and value]
-    return "\n".join(["# Two towers", "", *made, "", _render(result, markdown, "## "), ""])
+    made = listed(f"{name}: {value}" for name, value in result["made"].items() if isinstance(value, str) and value)
+    return f"# Two towers\n\n{made}\n\n{_render(result, markdown, '## ')}\n"
 
 
 def _render(result: Mapping[str, Any], render: Callable[[Table], str], mark: str) -> str:
     rows = result["rows"]
     tables = [_recall(rows), _differences(result["differences"]), _norms(rows)]
     parts = [f"{mark}{table.title}\n\n{render(table)}" for table in tables if table.rows]
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in _NOTES)])
+    return "\n\n".join([*parts, listed(_NOTES)])
 
 
 def _recall(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -48,7 +50,8 @@ def _recall(rows: Sequence[Mapping[str, Any]]) -> Table:
         for asked in (T2I, I2T):
             for ranking in RANKINGS:
                 found = row["recall"][asked]
-                cells.append(_percent(found[ranking]) + (" *" if found["own"] == ranking else ""))
+                own = found[ranking]
+                cells.append(percent(own["value"], own["interval"]) + (" *" if found["own"] == ranking else ""))
         lines.append((*_names(row), *cells))
     header = [f"{_ARROWS[asked]} by {ranking}" for asked in (T2I, I2T) for ranking in RANKINGS]
     counts = ", ".join(
@@ -65,14 +68,7 @@ def _recall(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _differences(differences: Sequence[Mapping[str, Any]]) -> Table:
     cells: dict[str, list[str]] = {}
     for one in differences:
-        low, high = one["interval"] or (float("nan"), float("nan"))
-        p = one["p_holm"]
-        cells.setdefault(one["system"], []).extend(
-            (
-                f"{100 * one['difference']:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]",
-                NONE if p is None else f"{p:.3f}",
-            )
-        )
+        cells.setdefault(one["system"], []).extend((points(Comparison(**one)), p_value(one["p_holm"])))
     lines = []
     for system, own in cells.items():
         direction, similarity = system.split()
@@ -96,14 +92,6 @@ def _norms(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _names(row: Mapping[str, Any]) -> tuple[str, ...]:
     kept = ("raw" if row["keeps"][side] else "unit" for side in ("text", "image"))
     return (_ARROWS[row["direction"]], row["similarity"], *kept)
-
-
-def _percent(found: Mapping[str, Any]) -> str:
-    value = f"{100 * found['value']:.1f}"
-    if found["interval"] is None:
-        return value
-    low, high = found["interval"]
-    return f"{value} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _mean(own: Sequence[Mapping[str, Any]], name: str) -> str:
