@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
+
+from generator.base import Completion
+from generator.errors import GeneratorError
 
 JOIN_S = 10.0
 
@@ -65,6 +69,28 @@ class BackgroundLoop:
             self._thread.join(timeout=JOIN_S)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+def collect(
+    results: Generator[tuple[int, Completion], None, None], count: int, on_result: Callable[[Completion], None] | None
+) -> list[Completion]:
+    """Completions of `count` prompts in their order, from (place, completion) as they come.
+
+    Raises:
+        GeneratorError: What `results` raised, with how many were finished by then.
+    """
+    done: dict[int, Completion] = {}
+    try:
+        with contextlib.closing(results):
+            for place, completion in results:
+                done[place] = completion
+                if on_result is not None:
+                    on_result(completion)
+    except GeneratorError as error:
+        if not done:
+            raise
+        raise GeneratorError(f"{error} ({len(done)} of {count} prompts were finished)") from error
+    return [done[place] for place in range(count)]
 
 
 async def cancel_tasks(tasks: list[asyncio.Task[Any]]) -> None:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from generator.background import BackgroundLoop, Put
+from generator.background import BackgroundLoop, Put, collect
 from generator.base import Completion, Prompt, Sampling
 from generator.errors import GeneratorError
 from generator.fingerprint import name_model
@@ -141,7 +141,6 @@ class OpenAIGenerator:
         Raises:
             GeneratorError: The server is down, fails or refuses everything; what had finished went to `on_result` before.
         """
-        done: dict[int, Completion] = {}
 
         async def one(place: int, prompt: Prompt, put: Put) -> None:
             async with self._gate:
@@ -153,17 +152,7 @@ class OpenAIGenerator:
                     group.create_task(one(place, prompt, put))
 
         _ = self._served  # a server that is down is found out once, not by every prompt
-        try:
-            with contextlib.closing(self._drain(run)) as results:
-                for place, completion in results:
-                    done[place] = completion
-                    if on_result is not None:
-                        on_result(completion)
-        except GeneratorError as error:
-            if not done:
-                raise
-            raise GeneratorError(f"{error} ({len(done)} of {len(prompts)} prompts were finished)") from error
-        return [done[place] for place in range(len(prompts))]
+        return collect(self._drain(run), len(prompts), on_result)
 
     def stream(self, prompt: Prompt, sampling: Sampling) -> Iterator[str]:
         """Yield pieces of text as they are generated; their concatenation equals generate()'s text.

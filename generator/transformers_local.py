@@ -18,9 +18,9 @@ from generator.answer import AnswerText
 from generator.base import Completion, Prompt, Sampling
 from generator.errors import GeneratorError
 from generator.fingerprint import hash_weights, name_model
+from generator.local import LocalModel
 from generator.quiet import quiet_transformers
-from generator.render import Renderer
-from generator.settings import GeneratorSettings, check_folder
+from generator.settings import GeneratorSettings
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +45,7 @@ class _Batch:
     mask: torch.Tensor = field(default=None)  # type: ignore[assignment]
 
 
-class TransformersGenerator:
+class TransformersGenerator(LocalModel):
     """Completions from a causal language model of transformers. Thread-safe.
 
     Args:
@@ -64,10 +64,7 @@ class TransformersGenerator:
         import torch
         from transformers import AutoModelForCausalLM
 
-        check_folder(settings, folder)
-        self._settings = settings
-        self._folder = folder
-        self._renderer = Renderer(folder)
+        super().__init__(settings, folder)
         if not getattr(self._renderer.tokenizer, "is_fast", False):
             raise GeneratorError(f'{folder} has no tokenizer.json, needed here: set generator.backend = "vllm"')
         self._device = _device() if device == "auto" else device
@@ -104,29 +101,6 @@ class TransformersGenerator:
             context=settings.context_length,
             batch=settings.batch_size,
         )
-
-    @property
-    def weights_known(self) -> bool:
-        """Always: they lie here."""
-        return True
-
-    @property
-    def context_length(self) -> int:
-        """Most tokens of prompt and completion together."""
-        return self._settings.context_length
-
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether messages can be rendered."""
-        return self._renderer.has_chat_template
-
-    def count_tokens(self, prompt: Prompt) -> int:
-        """Length of the prompt in tokens exactly as the model will see it."""
-        return self._renderer.count(prompt)
-
-    def truncate(self, text: str, max_tokens: int) -> str:
-        """The longest beginning of `text` that is at most `max_tokens` tokens long."""
-        return self._renderer.truncate(text, max_tokens)
 
     def generate(
         self,
@@ -192,12 +166,6 @@ class TransformersGenerator:
             for _, piece in pieces:
                 if piece:
                     yield piece
-
-    def check(self) -> None:
-        """Generate one token; raise GeneratorError saying what to do when that fails."""
-        [completion] = self.generate([Prompt(id="check", text="1 2 3")], Sampling(max_tokens=1))
-        if completion.error:
-            raise GeneratorError(f"the model can't complete a prompt of a few tokens: {completion.error}")
 
     def close(self) -> None:
         """Free the model; calling it twice does nothing."""

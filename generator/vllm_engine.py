@@ -20,13 +20,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from generator.background import BackgroundLoop, Put, cancel_tasks
+from generator.background import BackgroundLoop, Put, cancel_tasks, collect
 from generator.base import Completion, FinishReason, Prompt, Sampling
 from generator.errors import GeneratorError
 from generator.fingerprint import hash_weights, name_model
 from generator.guard import Guard
-from generator.render import Renderer
-from generator.settings import DType, GeneratorSettings, check_folder
+from generator.local import LocalModel
+from generator.settings import DType, GeneratorSettings
 from generator.vllm_environment import person_wants_batch_invariance, prepare_environment, variables
 
 STREAM_PRIORITY, BATCH_PRIORITY = 0, 1
@@ -44,7 +44,7 @@ NOT_INSTALLED = (
 )
 
 
-class VllmGenerator:
+class VllmGenerator(LocalModel):
     """Completions from vLLM's asynchronous engine. Thread-safe; close it, or leave that to the interpreter's exit.
 
     Args:
@@ -60,10 +60,7 @@ class VllmGenerator:
     name = "vllm"
 
     def __init__(self, settings: GeneratorSettings, folder: Path) -> None:
-        check_folder(settings, folder)
-        self._settings = settings
-        self._folder = folder
-        self._renderer = Renderer(folder)
+        super().__init__(settings, folder)
         self._numbers = itertools.count()
         self._engine: Any = None
         self._finalizer: weakref.finalize[..., VllmGenerator] | None = None
@@ -119,29 +116,6 @@ class VllmGenerator:
             batch_invariant=settings.batch_invariant or person_wants_batch_invariance(),
         )
 
-    @property
-    def weights_known(self) -> bool:
-        """Always: they lie here."""
-        return True
-
-    @property
-    def context_length(self) -> int:
-        """Most tokens of prompt and completion together."""
-        return self._settings.context_length
-
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether messages can be rendered."""
-        return self._renderer.has_chat_template
-
-    def count_tokens(self, prompt: Prompt) -> int:
-        """Length of the prompt in tokens exactly as the model will see it."""
-        return self._renderer.count(prompt)
-
-    def truncate(self, text: str, max_tokens: int) -> str:
-        """The longest beginning of `text` that is at most `max_tokens` tokens long."""
-        return self._renderer.truncate(text, max_tokens)
-
     def generate(
         self,
         prompts: Sequence[Prompt],
@@ -156,7 +130,6 @@ class VllmGenerator:
         Raises:
             GeneratorError: The engine died, hung or is closed; what had finished went to `on_result` before.
         """
-        done: dict[int, Completion] = {}
 
         async def one(place: int, prompt: Prompt, gate: asyncio.Semaphore, put: Put) -> None:
             async with gate:
@@ -168,17 +141,7 @@ class VllmGenerator:
                 for place, prompt in enumerate(prompts):
                     group.create_task(one(place, prompt, gate, put))
 
-        try:
-            with contextlib.closing(self._drain(run)) as results:
-                for place, completion in results:
-                    done[place] = completion
-                    if on_result is not None:
-                        on_result(completion)
-        except GeneratorError as error:
-            if not done:
-                raise
-            raise GeneratorError(f"{error} ({len(done)} of {len(prompts)} prompts were finished)") from error
-        return [done[place] for place in range(len(prompts))]
+        return collect(self._drain(run), len(prompts), on_result)
 
     def stream(self, prompt: Prompt, sampling: Sampling) -> Iterator[str]:
         """Yield pieces of text as they are generated; their concatenation equals generate()'s text.
@@ -200,12 +163,6 @@ class VllmGenerator:
 
         with contextlib.closing(self._drain(run)) as pieces:
             yield from pieces
-
-    def check(self) -> None:
-        """Generate one token; raise GeneratorError saying what to do when that fails."""
-        [completion] = self.generate([Prompt(id="check", text="1 2 3")], Sampling(max_tokens=1))
-        if completion.error:
-            raise GeneratorError(f"vLLM can't complete a prompt of a few tokens: {completion.error}")
 
     def close(self) -> None:
         """Stop the engine and its processes; calling it twice does nothing."""
