@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from scipy.stats import bootstrap  # type: ignore[import-untyped]
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
@@ -24,9 +25,19 @@ from eval.data.sources import load_dataset
 from eval.data.specs import DataSetSpec
 from rag_app.config_layers import setting_paths
 from rag_app.errors import ConfigError
-from rag_app.reproduction.claims import CLAIMS
-from rag_app.reproduction.gradients import FAMILY, autograd, gradients, scores, softmax
-from rag_app.reproduction.measures import Measure, Rule, above, at_most, below, mean_of_trainings, near, together
+from rag_app.reproduction.claims import CLAIMS, judge
+from rag_app.reproduction.gradients import FAMILY, autograd, gradients, growth, scores, softmax
+from rag_app.reproduction.measures import (
+    Measure,
+    Rule,
+    above,
+    at_most,
+    below,
+    mean_of_trainings,
+    near,
+    share_of,
+    together,
+)
 from rag_app.reproduction.run import EXPERIMENTS, reproduce
 from rag_app.reproduction.settings import ReproduceConfig, find_configuration, load_reproduction
 from retriever.similarity import Similarity
@@ -70,6 +81,21 @@ def test_longer_queries_are_a_lower_temperature_where_their_norm_counts(similari
     np.testing.assert_allclose(longer, softmax(3.0 / temperature * scores(queries, passages, similarity)), atol=1e-12)
 
 
+def test_the_gradient_is_proportional_to_the_querys_norm_where_p_is_held_and_less_where_it_follows() -> None:
+    """By equation 10 in numpy: ‖q‖ (1 − p), p from the softmax of all passages."""
+    random = np.random.default_rng(3)
+    queries = random.normal(size=(9, 5))
+    passages = queries + 0.3 * random.normal(size=(9, 5))  # positives are ahead: p rises with the norm
+    fixed, free = growth(queries, passages, 1.5, 4.0)
+    assert fixed.value == pytest.approx(1.0, abs=1e-12) and near(1.0, 1e-6).judge(fixed) == "agrees"
+    logits = 1.5 * queries @ (passages / np.linalg.norm(passages, axis=1)[:, None]).T
+    sizes = []
+    for c in (1.0, 4.0):
+        odds = np.exp(c * logits)
+        sizes.append((c * np.linalg.norm(queries, axis=1) * (1 - np.diag(odds) / odds.sum(axis=1))).mean())
+    assert free.value == pytest.approx(np.log(sizes[1] / sizes[0]) / np.log(4.0)) and free.value < 0.9
+
+
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
@@ -110,6 +136,99 @@ def test_an_interval_over_trainings_is_students() -> None:
     assert mean_of_trainings("x", [1.0]).interval is None
 
 
+def test_a_share_is_of_means_with_scipys_interval() -> None:
+    random = np.random.default_rng(5)
+    before = (random.random(400) < 0.4).astype(float)
+    after = before * (random.random(400) < 0.5)
+    found = share_of("x", after.tolist(), before.tolist())
+    assert found.value == pytest.approx(after.sum() / before.sum()) and found.interval is not None
+    theirs = bootstrap(
+        (after, before),
+        lambda a, b, axis: a.mean(axis=axis) / b.mean(axis=axis),
+        paired=True,
+        method="percentile",
+        rng=np.random.default_rng(6),
+    ).confidence_interval
+    assert found.interval == pytest.approx((theirs.low, theirs.high), abs=0.015)
+    assert str(share_of("x", [1.0, 0.0], [0.0, 0.0])) == "undefined"
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+# The paper's tables 1, 2, 5 and 16 (cosine, qnorm; in table 5 dot and dnorm too, in table 16 dnorm), and 6 (recall@1).
+BEIR_BRIGHT_HOPS = ("BEIR", "BRIGHT", "multi-hop")
+FINE_TUNED = ((40.96, 44.01), (7.41, 12.74), (51.37, 57.38))
+FROM_SCRATCH = ((24.38, 15.46), (3.09, 0.32), (27.87, 20.26))
+E5_FEW = ((45.56, 30.36, 24.73), (8.94, 11.49, 3.37), (52.55, 53.00, 28.00))
+E5_MANY = ((45.73, 31.97, 36.91), (9.47, 10.42, 11.71), (55.52, 56.84, 58.82))
+STS = {"Contriever": (0.788, 0.784, 0.413, 0.371), "RetroMAE": (0.749, 0.750, 0.314, 0.328)}
+
+
+def words(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("0.", ".").replace("-", "−") if abs(value) < 1 else signed(value, digits)
+
+
+def signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def test_the_papers_differences_follow_from_its_tables() -> None:
+    theirs = {claim.says: claim.theirs for claim in CLAIMS}
+    leads = [[qnorm - cosine for cosine, qnorm in table] for table in (FINE_TUNED, FROM_SCRATCH)]
+    both = [first - second for first, second in zip(*leads, strict=True)]
+    for says, values in (
+        ("From pre-trained weights qnorm is ahead of cosine", leads[0]),
+        ("From random weights qnorm is behind cosine", leads[1]),
+        ("qnorm stands better against cosine from pre-trained weights than from random ones", both),
+    ):
+        named = ", ".join(f"{name} {signed(value, 2)}" for name, value in zip(BEIR_BRIGHT_HOPS, values, strict=True))
+        assert named in theirs[says]
+    more = theirs["qnorm gains more from more pairs than cosine does"]
+    for column in (1, 2):
+        gains = [(b[column] - b[0]) - (a[column] - a[0]) for a, b in zip(E5_FEW, E5_MANY, strict=True)]
+        assert all(words(value + 1e-9, 1) in more for value in gains), gains
+    for model, (cosine, dot, qnorm, dnorm) in STS.items():
+        lost = f"{model} {words(qnorm - cosine, 3)}, {words(dnorm - cosine, 3)}"
+        assert lost in theirs["One-sided normalisation costs sentence pairs tens of points"]
+        assert f"{model} {words(dot - cosine, 3)}" in theirs["On symmetric tasks dot is as good as cosine"]
+        assert f"{model} {words(qnorm - dnorm, 3)}" in theirs["It does not matter which of two sentences is normalised"]
+    for share, of in ((".34", 9.6 / 28.0), (".18", 6.9 / 38.4), (".01", 0.3 / 28.0), (".05", 1.9 / 38.4)):
+        assert float(share) == pytest.approx(of, abs=5e-3) and f"share {share}" in " ".join(theirs.values())
+
+
+def test_a_bound_on_gamma_is_the_sum_of_its_rates() -> None:
+    """32,000 updates of half a cosine from the paper's rates, Adam's steps no longer than its rate, the sigmoid's slope ¼."""
+    share = sum(0.5 * (1 + np.cos(np.pi * step / 32_000)) for step in range(32_000))
+    (limits,) = [claim.limits for claim in CLAIMS if claim.says == "With the encoder's learning rate γ ends near ½"]
+    for rate, told in ((2e-6, ".008"), (5e-6, ".020")):
+        assert rate * share / 4 == pytest.approx(float(told), abs=1e-5) and told in limits
+
+
+def test_like_is_compared_with_like_and_weak_trainings_decide_nothing() -> None:
+    clip = [
+        *(Measure(f"image_to_text/{own}/seed 0/Cohen's d, searched text", 1.0, (0.9, 1.1)) for own in ("dot", "qnorm")),
+        Measure("text_to_image/cosine/recall@1 of the other way over both, cosine", 1.0, (0.9, 1.1)),
+        Measure("text_to_image/dot/recall@1 of the other way over both, cosine", 0.1, (0.05, 0.2)),
+    ]
+    cut = Measure("sts/trained/dot - cosine", -0.3, (-0.4, -0.2))
+    rate = Measure("paper/what the rate allows", 0.002)
+    judged = judge({"clip": clip, "symmetry": [cut], "gamma": [rate]}, {"clip": 2, "symmetry": 1})
+    found = {own.claim.says: own for own in judged}
+    for own in judged:
+        if own.claim.experiment == "clip":
+            normalised = "normalised (qnorm)" in own.claim.says
+            assert normalised != ("neither side normalised" in own.claim.says)
+            assert ("NoNorm" in own.claim.theirs, "TxtNorm" in own.claim.theirs) == (not normalised, normalised)
+            assert all(("/qnorm/" if normalised else "/dot/") in name for name in own.claim.figures)
+            assert own.over.endswith("seeds: 2")
+    lost = "CLIP: a one-directional loss costs more than half of retrieval the other way, neither side normalised"
+    assert [one.name for one, _ in found[lost].found] == [clip[3].name] and found[lost].verdict == "agrees"
+    weak = found["On symmetric tasks dot is as good as cosine"]
+    assert weak.found == [(cut, "disagrees")] and weak.verdict == "undecided" and weak.claim.limits
+    bound = found["With the encoder's learning rate γ ends near ½"]
+    assert bound.found == [(rate, "")] and bound.verdict == "no verdict"
+
+
 # --- the configuration -----------------------------------------------------------------------------------------------
 
 
@@ -127,7 +246,14 @@ def test_the_shipped_file_names_every_setting_and_every_claim_has_an_experiment(
         recipe = identity["training"]["training"]
         assert (recipe["projection"], recipe["anchor"], recipe["hard_negatives"]) == (False, 0.0, 0)
     for claim in CLAIMS:
-        assert (claim.rule is None) == (claim.experiment not in EXPERIMENTS) == bool(claim.why)
+        assert (claim.experiment not in EXPERIMENTS) == bool(claim.why) and bool(claim.experiment) == bool(
+            claim.figures
+        )
+        assert not claim.weak or (claim.rule and claim.limits)
+        # What is exact has no interval.
+        assert bool(claim.over) == (
+            bool(claim.experiment) and "at most" not in (claim.rule.words if claim.rule else "")
+        )
 
 
 def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
@@ -189,6 +315,11 @@ def test_what_is_finished_is_not_made_again_and_other_settings_are_refused(
     before = written()
     again, told = go_on(root)
     assert (written(), told, again) == (before, [], finished)
+    path = root / "out/gradients/figures.json"
+    noted = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({key: value for key, value in noted.items() if key != "version"}), "utf-8")
+    anew, told = go_on(root)
+    assert told[0].startswith("to do: gradients; there already: symmetry, clip") and anew == finished
     with pytest.raises(ConfigError, match=r"gamma holds figures of other settings \(gamma\): choose another --out"):
         go_on(root, "gamma.seeds=[0]")
     with pytest.raises(ConfigError, match=r"settings \(training\)"):
@@ -204,7 +335,7 @@ def test_the_table_has_every_claim_with_its_figures(root: Path, finished: dict[s
         assert re.search(rf"^\| {re.escape(claim['claim'])} \|.*\*\*{claim['verdict']}\*\*", text, re.MULTILINE)
     by_words = {claim["claim"]: claim for claim in finished["claims"]}
     assert by_words["The gradient is the formula's"]["verdict"] == "agrees"
-    (one,) = by_words["Pre-training is what lets magnitude help"]["ours"]
+    (one,) = by_words["qnorm stands better against cosine from pre-trained weights than from random ones"]["ours"]
     assert one["name"] == "asked/pre-trained - random/qnorm - cosine/nDCG@10" and one["n"] == 12
 
 
@@ -260,3 +391,6 @@ def test_two_towers_figures_are_those_of_their_trainings(root: Path, finished: d
         clip = json.loads((kept / "both-cosine-0" / "training.json").read_text("utf-8"))
         lost = np.mean(result["hits"][other]["dot"]) - np.mean(clip["hits"][other]["cosine"])
         assert found[f"{direction}/dot/recall@1 of the other way - both, cosine"]["value"] == pytest.approx(lost)
+        share = found[f"{direction}/dot/recall@1 of the other way over both, cosine"]["value"]
+        before = np.mean(clip["hits"][other]["cosine"])
+        assert share is None if before == 0 else share == pytest.approx(1 + lost / before)

@@ -120,6 +120,12 @@ class _Work:
         return result
 
 
+def hits_of(out: Path, direction: str, similarity: str, seeds: Sequence[int], asked: str, ranking: str) -> list[float]:
+    """By query, whether the first item found is right: the mean over the seeds of trainings that are finished there."""
+    paths = [out / TRAININGS / f"{direction}-{similarity}-{seed}" / TRAINING for seed in seeds]
+    return _over_seeds([json.loads(path.read_text("utf-8")) for path in paths], asked, ranking)
+
+
 def _kept(folder: Path, config: ClipConfig, direction: Direction, similarity: str, seed: int) -> dict[str, Any] | None:
     path = folder / TRAINING
     if not path.is_file():

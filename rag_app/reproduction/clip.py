@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rag_app.clip.measures import I2T, T2I
+from rag_app.clip.measures import I2T, T2I, own_ranking
 from rag_app.progress import Log, StepProgress
-from rag_app.reproduction.measures import Measure
+from rag_app.reproduction.measures import Measure, share_of
 from rag_app.reproduction.settings import ReproduceConfig
 
 SEARCHED = {T2I: "image", I2T: "text"}
@@ -25,7 +25,7 @@ def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgres
     from rag_app.clip.trainings import run_clip
 
     found = run_clip(settings.clip_config(), out, log=log, progress=progress, command="magrag reproduce --only clip")
-    measures = [*_lengths(found), *_recalls(found)]
+    measures = [*_lengths(found), *_recalls(found), *_shares(found, out)]
     return {"measures": [measure.to_json() for measure in measures]}
 
 
@@ -57,6 +57,26 @@ def _recalls(found: Mapping[str, Any]) -> Iterator[Measure]:
             _between(one["interval"]),
             one["n"],
         )
+
+
+def _shares(found: Mapping[str, Any], out: Path) -> Iterator[Measure]:
+    """Recall@1 of the way that a one-directional loss does not train, over that of the symmetric loss by cosine.
+
+    A difference in points could not be large where little is found in the first place.
+    """
+    from rag_app.clip.trainings import BASELINE, hits_of
+
+    seeds = {(row["direction"], row["similarity"]): [own["seed"] for own in row["by_seed"]] for row in found["rows"]}
+
+    def hits(cell: tuple[str, str], asked: str) -> list[float]:
+        direction, similarity = cell
+        return hits_of(out, direction, similarity, seeds[cell], asked, own_ranking(direction, similarity, asked))
+
+    for cell in seeds if BASELINE in seeds else ():
+        if cell[0] in SEARCHED:
+            asked = T2I if cell[0] == I2T else I2T
+            name = f"{cell[0]}/{cell[1]}/recall@1 of the other way over both, cosine"
+            yield share_of(name, hits(cell, asked), hits(BASELINE, asked))
 
 
 def _between(interval: Sequence[float] | None) -> tuple[float, float] | None:

@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from rag_app.progress import Log, StepProgress
 from rag_app.reproduction.judged import load_encoder
-from rag_app.reproduction.measures import Measure
+from rag_app.reproduction.measures import Measure, draws, quantiles
 from rag_app.reproduction.settings import ReproduceConfig
-from retriever.diagnostics import LEVEL, variation
+from retriever.diagnostics import variation
 from retriever.encoder import Vectors
 from retriever.similarity import COSINE, DNORM, DOT, QNORM, Similarity, score_parts
 from retriever.training.pairs import read_pairs
@@ -35,8 +35,6 @@ Matrix = npt.NDArray[np.float64]
 FAMILY = (COSINE, DOT, QNORM, DNORM, Similarity("learnable", 0.5, 0.5))
 ALPHA = 20.0
 """The paper's, for cosine; the others get the factor at which their softmax is as sharp."""
-
-_RESAMPLES = 2000
 
 
 def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgress) -> dict[str, Any]:
@@ -69,7 +67,7 @@ def run(settings: ReproduceConfig, out: Path, *, log: Log, progress: StepProgres
         measures += _checked(queries, passages, one, alpha)
         measures += [_temperature(queries, passages, one, alpha, factor) for factor in own.factors]
     for factor in own.factors:
-        measures.append(_growth(queries, passages, alphas["dnorm"], factor))
+        measures += growth(queries, passages, alphas["dnorm"], factor)
     norms = query_vectors.norms.astype(np.float64)
     low, high = np.quantile(norms, [0.05, 0.95])
     measures.append(_spread("untrained/variation of query norms", norms))
@@ -159,24 +157,44 @@ def _temperature(queries: Matrix, passages: Matrix, similarity: Similarity, alph
     return Measure(f"{similarity.name}/queries x {factor:g} against the temperature", off, None, len(queries))
 
 
-def _growth(queries: Matrix, passages: Matrix, alpha: float, factor: float) -> Measure:
-    """Under dnorm, the power of ‖q‖ that the gradient in the positives' unit vectors grows by (the paper: 1).
+def growth(queries: Matrix, passages: Matrix, alpha: float, factor: float) -> list[Measure]:
+    """Under dnorm, the power of ‖q‖ that the gradient in the positives' unit vectors grows by.
 
-    By equation 10 a query's is α ‖q‖ (1 − p) long, and p is nearer to 1 the longer the query is. The mean over queries
-    before and after gives the power; its interval is a bootstrap over queries.
+    By equation 10 a query's is α ‖q‖ (1 − p) long. With p held fixed, at the softmax of the queries as they are, the power is 1;
+    let free, p nears 1 as a query grows whose positive is ahead, and the power is less. The mean over queries before and after
+    gives it; its interval is a bootstrap over queries.
     """
     table = scores(queries, passages, DNORM)
+    before_p, after_p = (np.diag(softmax(alpha * size * table)) for size in (1.0, factor))
+    before = _positive_gradients(queries, passages, alpha, before_p)
+    everything, drawn = np.arange(len(queries)), draws(len(queries))
+    measures = []
+    for held, p in (("p fixed", before_p), ("p free", after_p)):
+        after = _positive_gradients(factor * queries, passages, alpha, p)
+
+        def power(rows: npt.NDArray[np.int64], after: Matrix = after) -> Matrix:
+            found: Matrix = np.log(after[rows].mean(axis=-1) / before[rows].mean(axis=-1)) / math.log(factor)
+            return found
+
+        name = f"dnorm/power of the query's norm in the gradient, {held}, x {factor:g}"
+        measures.append(Measure(name, float(power(everything)), quantiles(power(drawn)), len(queries)))
+    return measures
+
+
+def _positive_gradients(queries: Matrix, passages: Matrix, alpha: float, p: Matrix) -> Matrix:
+    """[n] length of each query's gradient in its positive's unit vector, by torch through the function that scores.
+
+    A logit's gradient is p − 1, which is put in, so that p can be another softmax's.
+    """
+    import torch
+
     norms = np.linalg.norm(queries, axis=1)
-    before, after = (size * norms * (1 - np.diag(softmax(alpha * size * table))) for size in (1.0, factor))
-
-    def power(rows: npt.NDArray[np.int64]) -> Matrix:
-        found: Matrix = np.log(after[rows].mean(axis=-1) / before[rows].mean(axis=-1)) / math.log(factor)
-        return found
-
-    everything = np.arange(len(norms))
-    low, high = _quantiles(power(_draws(len(norms))))
-    name = f"dnorm/power of the query's norm in the gradient, x {factor:g}"
-    return Measure(name, float(power(everything)), (low, high), len(norms))
+    units = torch.from_numpy(passages / np.linalg.norm(passages, axis=1)[:, None]).requires_grad_()
+    cosines = (torch.from_numpy(queries / norms[:, None]) * units).sum(dim=1)
+    found = score_parts(cosines, torch.from_numpy(norms), torch.ones(len(norms)), DNORM.gamma_q, DNORM.gamma_d)
+    (gradient,) = torch.autograd.grad(alpha * found, units, torch.from_numpy(p - 1))
+    lengths: Matrix = gradient.norm(dim=1).numpy()
+    return lengths
 
 
 def _spread(name: str, norms: Matrix) -> Measure:
@@ -186,22 +204,11 @@ def _spread(name: str, norms: Matrix) -> Measure:
 
 def _resampled(norms: Matrix, others: Matrix | None = None) -> tuple[float, float]:
     """Bootstrap interval of a variation, or of its ratio to the one of other norms of the same queries."""
-    drawn = _draws(len(norms))
+    drawn = draws(len(norms))
     found = norms[drawn].std(axis=1) / norms[drawn].mean(axis=1)
     if others is not None:
         found = found * others[drawn].mean(axis=1) / others[drawn].std(axis=1)
-    return _quantiles(found)
-
-
-def _draws(n: int) -> npt.NDArray[np.int64]:
-    """[resamples, n] positions."""
-    return np.random.default_rng(0).integers(n, size=(_RESAMPLES, n))
-
-
-def _quantiles(found: Matrix) -> tuple[float, float]:
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(found, [tail, 1 - tail])
-    return float(low), float(high)
+    return quantiles(found)
 
 
 def _trained_spread(settings: ReproduceConfig, queries: Sequence[str], log: Log) -> list[Measure]:

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from eval.significance import LEVEL, bootstrap_interval
 
 AGREES, DISAGREES, UNDECIDED = "agrees", "disagrees", "undecided"
-NEEDS_GPU, NOT_RUN = "needs a GPU", "not run yet"
+NEEDS_GPU, NOT_RUN, NO_VERDICT = "needs a GPU", "not run yet", "no verdict"
+
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,31 @@ def mean_of(name: str, values: Sequence[float], seed: int = 0) -> Measure:
     """A mean over questions, with its bootstrap interval."""
     found = bootstrap_interval(list(values), seed)
     return Measure(name, fmean(values), None if found is None else found[0], len(values))
+
+
+def share_of(name: str, after: Sequence[float], before: Sequence[float]) -> Measure:
+    """One mean over another of the same questions, with its bootstrap interval over questions.
+
+    Undefined where the second mean is 0, and without an interval where that of a resample is.
+    """
+    first, second = (np.asarray(values, dtype=np.float64) for values in (after, before))
+    drawn = draws(len(first))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value, resampled = first.mean() / second.mean(), first[drawn].mean(axis=1) / second[drawn].mean(axis=1)
+    interval = quantiles(resampled) if np.isfinite(resampled).all() else None
+    return Measure(name, float(value) if math.isfinite(value) else math.nan, interval, len(first))
+
+
+def draws(n: int) -> npt.NDArray[np.int64]:
+    """[resamples, n] positions, drawn with replacement."""
+    return np.random.default_rng(0).integers(n, size=(_RESAMPLES, n))
+
+
+def quantiles(found: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """The interval that a bootstrap's values make."""
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(found, [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def mean_of_trainings(name: str, values: Sequence[float]) -> Measure:

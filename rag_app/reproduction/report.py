@@ -7,9 +7,11 @@ from typing import Any
 
 from eval.environment import versions_of
 from eval.report import render
-from eval.report.tables import Table
+from eval.report.tables import NONE, Table
 from rag_app.reproduction.claims import Judgement
 from rag_app.reproduction.measures import Measure
+
+_COLUMNS = ("claim", "the paper", "ours", "verdict", "rule", "intervals over", "limits")
 
 
 def markdown(
@@ -28,14 +30,12 @@ def markdown(
         "# Reproduction",
         "",
         "Claims of Feng & Watanabe (arXiv 2602.09229v1), judged by rules that stand beside them in "
-        "rag_app/reproduction/claims.py. Intervals are of 95 %.",
+        "rag_app/reproduction/claims.py. Intervals are of 95 %; what they are over stands beside each.",
         "",
         f"{environment['hardware']}; {versions}",
         "",
         *([f"`{command}`", ""] if command else []),
-        render.markdown(
-            Table("Claims", ("claim", "the paper", "ours", "verdict", "rule"), [_claim(own) for own in judged], names=5)
-        ),
+        render.markdown(Table("Claims", _COLUMNS, [_claim(own) for own in judged], names=len(_COLUMNS))),
     ]
     for name, own in measures.items():
         table = Table(name, ("figure", "value", "n"), [(one.name, str(one), f"{one.n:,}") for one in own])
@@ -44,6 +44,19 @@ def markdown(
 
 
 def _claim(own: Judgement) -> tuple[str, ...]:
-    found = "; ".join(f"{measure.name}: {measure}, {verdict}" for measure, verdict in own.found)
+    found = "; ".join(
+        f"{measure.name}: {measure}" + (f", {verdict}" if verdict else "") for measure, verdict in own.found
+    )
     rule = own.claim.why if own.claim.rule is None else own.claim.rule.words
-    return own.claim.says, own.claim.theirs, found or "–", f"**{own.verdict}**", rule
+    limits = own.claim.limits
+    if own.claim.weak:
+        limits = f"undecided at most, whatever the figures: {limits}"
+    return (
+        own.claim.says,
+        own.claim.theirs,
+        found or NONE,
+        f"**{own.verdict}**",
+        rule or NONE,
+        own.over or NONE,
+        limits or NONE,
+    )

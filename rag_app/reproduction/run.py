@@ -47,6 +47,10 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
+VERSIONS = {"gradients": 2, "clip": 2}
+"""Of what an experiment measures, where it is not the first: kept figures of another version are made anew, from kept trainings."""
+
+
 def reproduce(
     settings: ReproduceConfig,
     out: Path,
@@ -77,22 +81,23 @@ def reproduce(
             known = ", ".join(EXPERIMENTS)
             raise ConfigError(f'--only: there is no experiment "{name}"{nearest(name, EXPERIMENTS)} (there is {known})')
     wanted = [name for name in EXPERIMENTS if name in only or not only]
-    kept = {name: _kept(out / name, settings.identity(name)) for name in EXPERIMENTS}
+    kept = {name: _kept(out / name, settings.identity(name), VERSIONS.get(name, 1)) for name in EXPERIMENTS}
     if missing := [name for name in wanted if kept[name] is None]:
         told = ", ".join(name for name in wanted if name not in missing)
         log(f"to do: {', '.join(missing)}" + (f"; there already: {told}" if told else ""))
-    result = _report(out, kept, command)
+    result = _report(settings, out, kept, command)
     for name in stages("experiment", missing, str, log):
         (out / name).mkdir(parents=True, exist_ok=True)
         figures = EXPERIMENTS[name](settings, out / name, log=log, progress=progress)
-        write_json(out / name / FIGURES, {"of": settings.identity(name), "figures": figures})
+        noted = {"version": VERSIONS.get(name, 1), "of": settings.identity(name), "figures": figures}
+        write_json(out / name / FIGURES, noted)
         kept[name] = figures
-        result = _report(out, kept, command)
+        result = _report(settings, out, kept, command)
     return result
 
 
-def _kept(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """Figures of a finished experiment; None where it is not finished.
+def _kept(folder: Path, identity: dict[str, Any], version: int) -> dict[str, Any] | None:
+    """Figures of a finished experiment; None where it is not finished, or was by another version.
 
     Raises:
         ConfigError: They are of other settings, or damaged.
@@ -111,14 +116,17 @@ def _kept(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
         raise ConfigError(
             f"{folder} holds figures of other settings ({', '.join(changed)}): choose another --out, or delete that folder"
         )
-    return figures
+    return figures if noted.get("version", 1) == version else None
 
 
-def _report(out: Path, kept: dict[str, dict[str, Any] | None], command: str) -> dict[str, Any]:
+def _report(
+    settings: ReproduceConfig, out: Path, kept: dict[str, dict[str, Any] | None], command: str
+) -> dict[str, Any]:
     """Write reproduction.json and reproduction.md."""
     done = {name: figures for name, figures in kept.items() if figures is not None}
     measures = {name: [Measure.from_json(own) for own in figures["measures"]] for name, figures in done.items()}
-    judged, environment = judge(measures), describe_environment()
+    judged = judge(measures, {name: settings.seeds(name) for name in EXPERIMENTS})
+    environment = describe_environment()
     result = {
         "format": 1,
         "command": command,

@@ -181,6 +181,12 @@ class ReproduceConfig(Table):
         """
         return load_clip_config(self.clip.config, self.clip.set)
 
+    def seeds(self, experiment: str) -> int:
+        """How many trainings of an experiment differ in the seed alone; 0 where it trains none."""
+        if experiment == "clip":
+            return len(self.clip_config().grid.seeds)
+        return len(getattr(getattr(self, experiment), "seeds", ()))
+
     def identity(self, experiment: str) -> dict[str, Any]:
         """What decides an experiment's figures, as JSON values; where data lie does not."""
         if experiment == "clip":
