@@ -28,10 +28,10 @@ class Comparison:
         difference: Mean of the system minus mean of the baseline: percentage points for EM and F1, else the measure's
             own unit.
         interval: Its paired bootstrap interval; None when n < 2.
-        wins: Questions on which the system is better.
-        losses: Questions on which the baseline is.
-        ties: The others.
-        test: What p comes from, "McNemar exact" or "permutation".
+        wins: Questions on which the system is better; None where a measure is of all of them together (Spearman's).
+        losses: Questions on which the baseline is, or None.
+        ties: The others, or None.
+        test: What p comes from, "McNemar exact" or "permutation"; "none" where there is no test.
         p: Two-sided; None when n < 2.
         p_holm: p adjusted for all comparisons by this measure in one table (`with_holm`); None before that.
         identical: No question differs.
@@ -44,9 +44,9 @@ class Comparison:
     n: int
     difference: float
     interval: tuple[float, float] | None
-    wins: int
-    losses: int
-    ties: int
+    wins: int | None
+    losses: int | None
+    ties: int | None
     test: str
     p: float | None
     p_holm: float | None

@@ -19,7 +19,7 @@ from rag_app.bench import Bench, ReaderSlot, make_systems
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.experiment import Experiment
-from rag_app.pairs import score_pairs
+from rag_app.pairs import require_scorer, score_pairs
 from rag_app.pipeline import Pipeline
 from rag_app.progress import StepProgress
 from rag_app.prompt import prompt_sha256
@@ -78,7 +78,7 @@ def run(
 
     Raises:
         Stopped: `stop` said yes.
-        EvalError: A folder of another run, or one that cannot be written.
+        EvalError: A folder of another run, or one that cannot be written; sentence pairs alone, of which nothing can be scored.
         RetrieverError: An index or encoder that cannot be used.
         GeneratorError: A reader that cannot be used, or died; the answers so far are kept.
     """
@@ -92,7 +92,9 @@ def run(
     try:
         datasets = [_with_corpus(own, experiment.corpora[own.name], bench, config) for own in experiment.datasets]
         _say_notes(config, bench, datasets)
-        return run_evaluation(
+        if pairs and not datasets:
+            require_scorer(config, bench, pairs)
+        result = run_evaluation(
             datasets,
             make_systems(config, bench, datasets),
             out,
@@ -113,6 +115,9 @@ def run(
             retry_errors=retry_errors,
             stop=stop,
         )
+        if not result.metrics.systems:
+            raise EvalError(f"nothing was measured; {result.metrics.notes[0]}")
+        return result
     finally:
         bench.close()
 

@@ -45,11 +45,39 @@ def score_pairs(config: Config, bench: Bench, sets: Sequence[PairSet]) -> list[P
     return found
 
 
+def require_scorer(config: Config, bench: Bench, sets: Sequence[PairSet]) -> None:
+    """Refuse sentence pairs that no retriever of [eval] may score, before a run's folder is made for them.
+
+    Raises:
+        EvalError: The reasons, each once.
+    """
+    reasons: dict[str, None] = {}
+    for pairs in sets:
+        for name in config.eval.retrievers:
+            try:
+                _scorer(config, bench, name, pairs)
+            except RetrieverError as error:
+                reasons[f"{name}: {error}"] = None
+            else:
+                return
+    raise EvalError(f"no retriever of eval.retrievers can score these pairs; {'; '.join(reasons)}")
+
+
 def _scores(config: Config, bench: Bench, name: str, pairs: PairSet) -> list[float]:
     """The similarity of each pair.
 
     Raises:
-        RetrieverError: The retriever has none, or one that is not symmetric.
+        RetrieverError: See `_scorer`.
+    """
+    encoder, similarity = _scorer(config, bench, name, pairs)
+    return EncodedPairs.of(pairs, encoder).scores(similarity)
+
+
+def _scorer(config: Config, bench: Bench, name: str, pairs: PairSet) -> tuple[Encoder, Similarity]:
+    """What a retriever scores pairs by.
+
+    Raises:
+        RetrieverError: The retriever has no similarity, or one that is not symmetric.
     """
     if name == CLOSED_BOOK or config.retriever(name).kind != "dense":
         raise RetrieverError("it ranks passages, and has no score for a pair of sentences")
@@ -57,7 +85,7 @@ def _scores(config: Config, bench: Bench, name: str, pairs: PairSet) -> list[flo
     encoder = bench.encoder(settings.encoder)
     similarity = configured_similarity(name, settings, encoder)
     require_symmetric(similarity, pairs.name, override=config.eval.allow_asymmetric, way="eval.allow_asymmetric=true")
-    return EncodedPairs.of(pairs, encoder).scores(similarity)
+    return encoder, similarity
 
 
 @dataclass(frozen=True, slots=True, eq=False)

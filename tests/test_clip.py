@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -213,35 +214,116 @@ def test_a_finished_training_is_kept_and_another_grid_adds_to_it(tmp_path: Path)
         run_clip(tiny(*one, "training.alpha=10"), tmp_path, log=silent, progress=silent)
 
 
-def test_a_named_model_learns_pictures_that_lie_in_a_folder(tmp_path: Path) -> None:
+class Cell(NamedTuple):
+    """A data set of pictures in a folder, and what trains one cell on it."""
+
+    root: Path
+    config: ClipConfig
+    load: Callable[..., ClipConfig]
+
+
+def write_pictures(root: Path, change: Callable[[str, list[dict[str, Any]]], None] = lambda split, rows: None) -> Cell:
     """As configs/clip-coco.toml has it: paths in columns, several captions a picture, a CLIP's sizes and words."""
     own = make_towers(tiny(), 0)
     for part in (own.model, own.tokenizer, CLIPImageProcessorPil(size={"shortest_edge": 24}, crop_size=24)):
-        part.save_pretrained(tmp_path / "model")
-    (tmp_path / "pictures/val").mkdir(parents=True)
-    (tmp_path / "data").mkdir()
+        part.save_pretrained(root / "model")
+    (root / "pictures/val").mkdir(parents=True)
+    (root / "data").mkdir()
     for split, n in (("train", 8), ("test", 5)):
-        lines = []
+        rows: list[dict[str, Any]] = []
         for number, scene in shapes.scenes_of(split, 0, n):
             drawn = Image.fromarray(shapes.draw(scene, 0, number, size=48, noise=0.0))
-            drawn.save(tmp_path / f"pictures/val/{number}.png")
+            drawn.save(root / f"pictures/val/{number}.png")
             said = shapes.describe(scene, 0, number, 2)
-            lines.append(json.dumps({"filepath": "val", "filename": f"{number}.png", "sentences": said}))
-        (tmp_path / f"data/{split}.jsonl").write_text("\n".join(lines))
-    where = [f"data.hub={tmp_path}/data", f"data.images={tmp_path}/pictures", f"model.name={tmp_path}/model"]
-    where += ["data.train_split=train", "training.batch_size=4"]
+            rows.append({"filepath": "val", "filename": f"{number}.png", "sentences": said})
+        change(split, rows)
+        (root / f"data/{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    where = [f"data.hub={root}/data", f"data.images={root}/pictures", f"model.name={root}/model"]
+    where += ["data.train_split=train", "training.batch_size=4", "training.steps=2", "training.precision=float32"]
     where += ['grid.directions=["both"]', 'grid.similarities=["dot"]']
-    config = load_clip_config(CONFIGS / "clip-coco.toml", [*where, "training.steps=2", "training.precision=float32"])
-    result = run_clip(config, tmp_path / "out", log=silent, progress=silent)
+
+    def load(*overrides: str) -> ClipConfig:
+        return load_clip_config(CONFIGS / "clip-coco.toml", [*where, *overrides])
+
+    return Cell(root, load(), load)
+
+
+def test_a_named_model_learns_pictures_that_lie_in_a_folder(tmp_path: Path) -> None:
+    cell = write_pictures(tmp_path)
+    result = run_clip(cell.config, tmp_path / "out", log=silent, progress=silent)
     assert result["rows"][0]["recall"]["image_to_text"]["n"] == 5
     assert result["rows"][0]["by_seed"][0]["norms"]["image"]["d"] is None
     found = CLIPModel.from_pretrained(tmp_path / "out/train/both-dot-0/model")
-    assert found.config.projection_dim == own.model.config.projection_dim
-    missing = load_clip_config(CONFIGS / "clip-coco.toml", [*where, "data.caption_column=text"])
+    assert found.config.projection_dim == 64
     with pytest.raises(
         ConfigError, match=r"data\.caption_column: .* has no column text; it has filepath, filename, sentences"
     ):
-        run_clip(missing, tmp_path / "none", log=silent, progress=silent)
+        run_clip(cell.load("data.caption_column=text"), tmp_path / "none", log=silent, progress=silent)
+
+
+def test_a_model_outlives_a_picture_that_cannot_be_read_and_files_are_looked_for_first(tmp_path: Path) -> None:
+    cell, out = write_pictures(tmp_path), tmp_path / "out"
+    whole = run_clip(cell.config, tmp_path / "whole", log=silent, progress=silent)
+    last = sorted(json.loads(line)["filename"] for line in (tmp_path / "data/test.jsonl").read_text().splitlines())[-1]
+    path = tmp_path / "pictures/val" / last
+    good = path.read_bytes()
+    path.write_bytes(good[:60])
+    with pytest.raises(ConfigError) as damaged:
+        run_clip(cell.config, out, log=silent, progress=silent)
+    assert str(damaged.value).startswith(f"{path} cannot be read (") and "\n" not in str(damaged.value)
+    weights = out / "train/both-dot-0/model/model.safetensors"
+    trained = weights.stat().st_mtime_ns
+    path.write_bytes(good)
+    told: list[str] = []
+    result = run_clip(cell.config, out, log=told.append, progress=silent)
+    assert weights.stat().st_mtime_ns == trained and any("is trained already" in line for line in told)
+    assert (result["rows"][0]["recall"], result["differences"]) == (whole["rows"][0]["recall"], whole["differences"])
+    assert not (weights.parents[1] / "trained.json").exists()
+    path.unlink()
+    (tmp_path / "pictures/val/0.png").unlink(missing_ok=True)
+    run_clip(cell.config, out, log=silent, progress=silent)  # nothing to train or to evaluate: no picture is needed
+    with pytest.raises(ConfigError, match=r"\d of 13 pictures of .* not there, the first .*\.png: set data\.images"):
+        run_clip(cell.config, tmp_path / "new", log=silent, progress=silent)
+    assert not (tmp_path / "new/train").exists()
+
+
+@pytest.mark.parametrize(
+    ("split", "changed", "message"),
+    [
+        (
+            "train",
+            {"filename": None},
+            r"data\.image_column: row 1 of .*, train, names no picture in filepath/filename, got",
+        ),
+        ("test", {"sentences": None}, r"data\.caption_column: row 1 of .* has no caption in sentences, got None"),
+    ],
+)
+def test_rows_without_a_name_or_captions_are_told_in_a_line(
+    tmp_path: Path, split: str, changed: dict[str, Any], message: str
+) -> None:
+    def change(part: str, rows: list[dict[str, Any]]) -> None:
+        if part == split:
+            rows[1].update(changed)
+
+    with pytest.raises(ConfigError, match=message):
+        open_pictures(write_pictures(tmp_path, change).config)
+
+
+def test_empty_captions_are_left_out_and_counted(tmp_path: Path) -> None:
+    def change(part: str, rows: list[dict[str, Any]]) -> None:
+        rows[0]["sentences"], rows[1]["sentences"] = [], ["", " "]
+        rows[2]["sentences"] = ["", "a red circle"]
+
+    told: list[str] = []
+    train, test = open_pictures(write_pictures(tmp_path, change).config, told.append)
+    assert (train.n, test.n) == (6, 3) and all(pair.caption for pair in (*train.pairs, *test.pairs))
+    assert train.pairs[0] == Pair("a red circle", 0) and {pair.picture for pair in train.pairs} == set(range(6))
+    assert told[0].endswith("train: left out 2 pictures without a caption and 3 empty captions")
+    # Pictures are numbered anew, and are still those of their captions.
+    names = [json.loads(line)["filename"] for line in (tmp_path / "data/test.jsonl").read_text().splitlines()]
+    processor = CLIPImageProcessorPil.from_pretrained(tmp_path / "model")
+    wanted = processor(Image.open(tmp_path / "pictures/val" / names[2]), return_tensors="np")["pixel_values"]
+    np.testing.assert_allclose(test.pixels([0]), wanted)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -278,6 +279,11 @@ def test_sentence_pairs_stand_in_the_figures_and_a_refusal_in_the_notes(tmp_path
     assert (own.task, own.n, own.measures["Spearman"].value) == ("sts", 10, 0.82)
     [pair] = [pair for pair in result.metrics.comparisons if pair.dataset == "stsb"]
     assert (pair.measure, pair.difference, pair.interval, pair.p) == ("Spearman", -0.32, (-0.4, -0.3), None)
+    # No pair is won or lost: a correlation is of all of them.
+    assert (pair.wins, pair.ties, pair.losses) == (None, None, None)
+    assert re.search(r"dot - cosine +Spearman +none +10 +-0\.32\S* \[.*?\](?: +-){5}", result.table)
+    html = (result.path / "report.html").read_text("utf-8")
+    assert html.count('<td class="figure">-</td>') >= 5
     assert RunView.open(result.path).manifest["datasets"]["stsb"]["task"] == "sts"
     assert "stsb: qnorm was refused: one-sided" in result.table and "0.82" in result.table
 

@@ -243,6 +243,21 @@ def test_pairs_alone_are_compared_with_the_first_that_can_score_them(
     assert "short: cosine was refused: a rank correlation needs 2 or more pairs" in table and "towers" in table
 
 
+def test_pairs_of_which_nothing_can_be_scored_are_refused_before_there_is_a_run(
+    configured: Callable[..., Config], data: Path, tmp_path: Path
+) -> None:
+    named = [f"sts={data / 'pairs.jsonl'}"]
+    refused = (
+        r"no retriever of eval\.retrievers can score these pairs; qnorm: .*one side only.*; bm25: it ranks passages"
+    )
+    with pytest.raises(EvalError, match=refused) as error:
+        retrieval_only(configured, named, tmp_path / "run", 'eval.retrievers=["qnorm", "bm25"]')
+    assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
+    write_lines(tmp_path / "flat.jsonl", [{"text1": a, "text2": b, "score": 1.0} for a, b, _ in PAIRS])
+    with pytest.raises(EvalError, match="nothing was measured; flat: cosine was refused: all 4 golds are 1"):
+        retrieval_only(configured, [f"flat={tmp_path / 'flat.jsonl'}"], tmp_path / "flat", 'eval.retrievers=["cosine"]')
+
+
 def test_an_exported_ranking_comes_back_as_a_retriever_with_the_same_figures(
     configured: Callable[..., Config], data: Path, tmp_path: Path
 ) -> None:

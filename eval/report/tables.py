@@ -200,7 +200,7 @@ def comparisons(pairs: Sequence[Comparison]) -> Table | None:
     """Paired differences from the baseline, with tests."""
     rows = []
     for pair in pairs:
-        counts = (str(count) for count in (pair.wins, pair.ties, pair.losses))
+        counts = won(pair)
         test = "identical" if pair.identical else pair.test
         rows.append((f"{pair.system} - {pair.baseline}", pair.measure, test, str(pair.n), difference(pair), *counts,
                      p_value(pair.p), p_value(pair.p_holm)))  # fmt: skip
@@ -300,6 +300,11 @@ def brackets(interval: Interval, measure: str, sign: str = "") -> str:
     """An interval as text; `sign` "+" for differences."""
     low, high = (f"{end:{sign}.{digits(measure)}f}" for end in interval)
     return f"[{low}, {high}]"
+
+
+def won(pair: Comparison) -> list[str]:
+    """Questions won, equal and lost, where they can be counted."""
+    return [NONE if count is None else str(count) for count in (pair.wins, pair.ties, pair.losses)]
 
 
 def difference(pair: Comparison) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from eval.data import shapes
 from generator.quiet import quiet_transformers
 from rag_app.clip.config import ClipConfig, ClipDataConfig
 from rag_app.errors import ConfigError, WeightsError
+from rag_app.progress import Log
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from retriever.training.two_towers import Pair, Pixels, TwoTowers
@@ -40,11 +43,15 @@ class Pictures:
     scenes: tuple[shapes.Scene, ...] = ()
 
 
-def open_pictures(config: ClipConfig) -> tuple[Pictures, Pictures]:
+def open_pictures(config: ClipConfig, log: Log = lambda line: None) -> tuple[Pictures, Pictures]:
     """The part that is trained on and the one that is evaluated on.
 
+    Args:
+        config: Its data and model.
+        log: Told of pictures and captions that are left out.
+
     Raises:
-        ConfigError: A column is missing.
+        ConfigError: A column or a picture's file is missing, or no picture has a caption.
         WeightsError: The data set or the model's image processing cannot be had.
     """
     data = config.data
@@ -54,8 +61,10 @@ def open_pictures(config: ClipConfig) -> tuple[Pictures, Pictures]:
 
     with _had(f"model.name {config.model.name}"):
         processor = CLIPImageProcessorPil.from_pretrained(config.model.name)
-    train = _read(data, data.train_split, data.train, processor)
-    return train, _read(data, data.test_split, data.test, processor)
+    train, train_files = _read(data, data.train_split, data.train, processor, log)
+    test, test_files = _read(data, data.test_split, data.test, processor, log)
+    _require_files(data, [*train_files, *test_files])
+    return train, test
 
 
 def make_towers(config: ClipConfig, seed: int) -> TwoTowers:
@@ -86,6 +95,23 @@ def make_towers(config: ClipConfig, seed: int) -> TwoTowers:
     return TwoTowers(model, tokenizer, device)
 
 
+def load_towers(config: ClipConfig, folder: Path) -> TwoTowers:
+    """A trained model as `save_pretrained` left it.
+
+    Raises:
+        RetrieverError: The device is not there.
+        WeightsError: The folder is damaged.
+    """
+    from transformers import AutoTokenizer, CLIPModel
+
+    from retriever.loading import torch_device
+    from retriever.training.two_towers import TwoTowers
+
+    device = torch_device(config.training.device)
+    with _had(f"the trained model in {folder}"):
+        return TwoTowers(CLIPModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder), device)
+
+
 def _generated(data: ClipDataConfig, part: str, n: int) -> Pictures:
     from retriever.training.two_towers import Pair
 
@@ -105,10 +131,10 @@ def _generated(data: ClipDataConfig, part: str, n: int) -> Pictures:
     return Pictures(n, pairs, pixels, tuple(scene for _, scene in found))
 
 
-def _read(data: ClipDataConfig, split: str, n: int, processor: Any) -> Pictures:
-    """A part of a data set; pictures are read from disk when they are needed."""
+def _read(data: ClipDataConfig, split: str, n: int, processor: Any, log: Log) -> tuple[Pictures, list[Path]]:
+    """A part of a data set, and its pictures' files where it has paths; they are read from disk when they are needed."""
+    from datasets import Image as Held
     from datasets import load_dataset
-    from PIL import Image
 
     from retriever.training.two_towers import Pair
 
@@ -121,28 +147,107 @@ def _read(data: ClipDataConfig, split: str, n: int, processor: Any) -> Pictures:
                 f"data.{setting}: {data.hub} has no column {missing[0]}; it has {', '.join(rows.column_names)}"
             )
     rows = rows.select(range(min(n or len(rows), len(rows))))
-    pairs = []
+    captions: list[list[str]] = []
     for at, said in enumerate(rows[data.caption_column]):
         texts = [said] if isinstance(said, str) else said
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ConfigError(
                 f"data.caption_column: row {at:,} of {data.hub} has no caption in {data.caption_column}, got {said!r:.80}"
             )
-        pairs += [Pair(" ".join(text.split()), at) for text in texts]
+        captions.append([" ".join(text.split()) for text in texts])
+    described = [at for at, own in enumerate(captions) if any(own)]
+    empty = sum(text == "" for own in captions for text in own)
+    if empty or len(described) < len(captions):
+        without = counted(len(captions) - len(described), "picture")
+        log(f"{data.hub}, {split}: left out {without} without a caption and {counted(empty, 'empty caption')}")
+    if not described:
+        raise ConfigError(
+            f"data.caption_column: no picture of {data.hub}, {split}, has a caption in {data.caption_column}"
+        )
+    rows = rows.select(described)
+    pairs = [Pair(text, at) for at, old in enumerate(described) for text in captions[old] if text]
+    in_rows = isinstance(rows.features[columns[0]], Held)
+    files = [] if in_rows else _files(data, split, described, [rows[name] for name in columns])
 
     def picture(number: int) -> Any:
-        row = rows[number]
-        held = row[columns[0]]
-        if not isinstance(held, str):
-            return held.convert("RGB")
-        return Image.open(Path(data.images, *(row[name] for name in columns))).convert("RGB")
+        what = f"the picture of row {described[number]:,} of {data.hub}, {split}" if in_rows else str(files[number])
+        return _picture(what, (lambda: rows[number][columns[0]]) if in_rows else lambda: files[number])
 
     def pixels(numbers: Sequence[int]) -> np.ndarray:
         with ThreadPoolExecutor(data.workers) as pool:
             ready = list(pool.map(lambda number: processor(picture(int(number)), return_tensors="np"), numbers))
         return np.concatenate([one["pixel_values"] for one in ready]).astype(np.float32)
 
-    return Pictures(len(rows), pairs, pixels)
+    return Pictures(len(rows), pairs, pixels), files
+
+
+def _files(data: ClipDataConfig, split: str, places: Sequence[int], parts: Sequence[Sequence[Any]]) -> list[Path]:
+    """The path of each picture below data.images.
+
+    Args:
+        data: Names the columns.
+        split: For errors.
+        places: [n] rows of the data set, for errors.
+        parts: Of each column of the path, its n values.
+
+    Raises:
+        ConfigError: A part is no name.
+    """
+    files = []
+    for at, named in zip(places, zip(*parts, strict=True), strict=True):
+        if not all(isinstance(part, str) and part for part in named):
+            raise ConfigError(
+                f"data.image_column: row {at:,} of {data.hub}, {split}, names no picture in {data.image_column}, got "
+                f"{'/'.join(map(repr, named)):.80}"
+            )
+        files.append(Path(data.images, *named))
+    return files
+
+
+def _require_files(data: ClipDataConfig, files: Sequence[Path]) -> None:
+    """Before anything trains: what is missing among the last would otherwise be found out when all is done.
+
+    Raises:
+        ConfigError: Files are missing.
+    """
+    there: dict[Path, set[str]] = {folder: set() for folder in {path.parent for path in files}}
+    for folder, names in there.items():
+        with suppress(OSError):
+            names.update(os.listdir(folder))
+    # Asked one by one only where a listing lacks it: some systems know a file by another spelling too.
+    if missing := [path for path in files if path.name not in there[path.parent] and not os.path.isfile(path)]:
+        raise ConfigError(
+            f"{len(missing):,} of {counted(len(files), 'picture')} of {data.hub} {'is' if len(missing) == 1 else 'are'} not there, "
+            f"the first {missing[0]}: set data.images to the folder that data.image_column starts from, got "
+            f'"{data.images}"'
+        )
+
+
+def _picture(what: str, held: Callable[[], Any]) -> Any:
+    """As three colours.
+
+    Args:
+        what: For errors.
+        held: Gives a path, or a picture that is read already.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    from PIL import Image
+
+    try:
+        found = held()
+        if isinstance(found, Path):
+            with Image.open(found) as opened:
+                return opened.convert("RGB")
+        if found is None:
+            raise ValueError("there is none")
+        return found.convert("RGB")
+    except Exception as error:  # PIL raises a dozen kinds on damaged files
+        said = " ".join(str(error).split())[:200] if isinstance(error, (OSError, ValueError)) else type(error).__name__
+        raise ConfigError(
+            f"{what} cannot be read ({said}): mend it, or leave its row out of the data set, and start again"
+        ) from error
 
 
 def _own_sizes(config: ClipConfig, tokenizer: Any) -> Any:

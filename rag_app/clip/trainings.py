@@ -1,7 +1,8 @@
 """`magrag train-clip`: two towers trained alike but for the loss's direction and the similarity, and compared.
 
 Everything lies in one folder. A training that is finished there is kept, whatever else the grid asks for later; one that
-was stopped starts again, for it is short.
+was stopped starts again, for it is short. A model is saved before it is evaluated, so that a fault in what is evaluated on
+(a damaged picture) costs no training.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,14 +25,19 @@ from eval.paired import Comparison, compare_values, with_holm
 from eval.significance import bootstrap_interval
 from generator.quiet import quiet_transformers
 from rag_app.clip.config import ClipConfig, Direction
-from rag_app.clip.data import make_towers, open_pictures
+from rag_app.clip.data import load_towers, make_towers, open_pictures
 from rag_app.clip.measures import I2T, RANKINGS, T2I, captions_of, kept_sides, measure, own_ranking, truth
 from rag_app.clip.report import clip_markdown
 from rag_app.errors import ConfigError
 from rag_app.progress import Log, StepProgress, stages
 from retriever.shards import write_json, write_text
 
+if TYPE_CHECKING:
+    from retriever.training.two_towers import TwoTowers
+
 TRAININGS, TRAINING, MODEL = "train", "training.json", "model"
+TRAINED = "trained.json"
+"""Beside a model that is trained and not evaluated yet."""
 RESULT, REPORT = "clip.json", "clip.md"
 BASELINE: tuple[Direction, str] = ("both", "cosine")
 """What the others are compared with: CLIP's own loss."""
@@ -55,14 +61,15 @@ def run_clip(config: ClipConfig, out: Path, *, log: Log, progress: StepProgress,
         WeightsError: The model or the data set cannot be had.
         RetrieverError: See `retriever.training.two_towers.train_towers`.
     """
-    grid, work = config.grid, _Work(config)
+    grid, work = config.grid, _Work(config, log)
     cells = list(product(grid.seeds, grid.directions, grid.similarities))
     found: dict[tuple[Direction, str], list[dict[str, Any]]] = {}
     for seed, direction, similarity in stages("training", cells, lambda own: f"{own[1]}, {own[2]}, seed {own[0]}", log):
         folder = out / TRAININGS / f"{direction}-{similarity}-{seed}"
-        result = _kept(folder, config, direction, similarity, seed)
+        mark = _fingerprint(config, direction, similarity, seed)
+        result = _kept(folder, TRAINING, mark)
         if result is None:
-            result = work.train(folder, direction, similarity, seed, progress)
+            result = work.finish(folder, mark, direction, similarity, seed, progress)
         found.setdefault((direction, similarity), []).append(result)
     rows = [_row(*cell, results) for cell, results in found.items()]
     result = {"made": _made(config, command), "rows": rows, "differences": _differences(found)}
@@ -74,28 +81,47 @@ def run_clip(config: ClipConfig, out: Path, *, log: Log, progress: StepProgress,
 class _Work:
     """The data, read when the first training needs it."""
 
-    def __init__(self, config: ClipConfig) -> None:
-        self.config = config
+    def __init__(self, config: ClipConfig, log: Log) -> None:
+        self.config, self.log = config, log
 
     @cached_property
     def _parts(self) -> Any:
-        train, test = open_pictures(self.config)
+        train, test = open_pictures(self.config, self.log)
         captions, paired = captions_of(test)
         return train, test, captions, paired, truth(test, captions)
 
-    def train(
-        self, folder: Path, direction: Direction, similarity: str, seed: int, progress: StepProgress
+    def finish(
+        self, folder: Path, mark: str, direction: Direction, similarity: str, seed: int, progress: StepProgress
     ) -> dict[str, Any]:
-        """One training and its measures, which are written last."""
+        """One training and its measures, which are written last; a model that is trained already is measured alone."""
+        _, test, captions, paired, true = self._parts
+        facts = _kept(folder, TRAINED, mark)
+        if facts is None:
+            towers, facts = self._train(folder, mark, direction, similarity, seed, progress)
+        else:
+            self.log(f"{folder / MODEL} is trained already, and is evaluated")
+            towers = load_towers(self.config, folder / MODEL)
+        began, size = time.monotonic(), self.config.training.eval_batch_size
+        texts, images = towers.encode_texts(captions, size), towers.encode_images(test.n, test.pixels, size)
+        result = facts | measure(texts, images, captions, paired, true, test.scenes)
+        result["seconds"] = round(facts["seconds"] + time.monotonic() - began, 1)
+        write_json(folder / TRAINING, result)
+        (folder / TRAINED).unlink()
+        return result
+
+    def _train(
+        self, folder: Path, mark: str, direction: Direction, similarity: str, seed: int, progress: StepProgress
+    ) -> tuple[TwoTowers, dict[str, Any]]:
+        """The model, saved, and what is known of its training, written when it is."""
         from retriever.similarity import similarity_from_name
         from retriever.training.settings import TrainingSettings
         from retriever.training.two_towers import train_towers
 
-        train, test, captions, paired, true = self._parts
+        train = self._parts[0]
         settings = self.config.training.model_dump(exclude={"device", "eval_batch_size"})
         towers = make_towers(self.config, seed)
         began = time.monotonic()
-        facts = train_towers(
+        found = train_towers(
             towers,
             train.pairs,
             train.pixels,
@@ -103,21 +129,13 @@ class _Work:
             TrainingSettings(similarity=similarity_from_name(similarity), seed=seed, **settings),
             report=lambda done, total, figures: progress(f"{direction}, {similarity}, seed {seed}", done, total),
         )
-        size = self.config.training.eval_batch_size
-        texts, images = towers.encode_texts(captions, size), towers.encode_images(test.n, test.pixels, size)
         folder.mkdir(parents=True, exist_ok=True)
         with quiet_transformers():
             towers.model.save_pretrained(folder / MODEL)
             towers.tokenizer.save_pretrained(folder / MODEL)
-        result = {
-            "fingerprint": _fingerprint(self.config, direction, similarity, seed),
-            "seed": seed,
-            "seconds": round(time.monotonic() - began, 1),
-            **facts,
-            **measure(texts, images, captions, paired, true, test.scenes),
-        }
-        write_json(folder / TRAINING, result)
-        return result
+        facts = {"fingerprint": mark, "seed": seed, "seconds": time.monotonic() - began, **found}
+        write_json(folder / TRAINED, facts)
+        return towers, facts
 
 
 def hits_of(out: Path, direction: str, similarity: str, seeds: Sequence[int], asked: str, ranking: str) -> list[float]:
@@ -126,15 +144,20 @@ def hits_of(out: Path, direction: str, similarity: str, seeds: Sequence[int], as
     return _over_seeds([json.loads(path.read_text("utf-8")) for path in paths], asked, ranking)
 
 
-def _kept(folder: Path, config: ClipConfig, direction: Direction, similarity: str, seed: int) -> dict[str, Any] | None:
-    path = folder / TRAINING
+def _kept(folder: Path, name: str, mark: str) -> dict[str, Any] | None:
+    """What a file of a training's folder notes; None where it is not there.
+
+    Raises:
+        ConfigError: It is damaged, or of other settings.
+    """
+    path = folder / name
     if not path.is_file():
         return None
     try:
         result: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ConfigError(f"{path} is damaged ({error}); delete it and start again") from error
-    if result.get("fingerprint") != _fingerprint(config, direction, similarity, seed):
+    if result.get("fingerprint") != mark:
         raise ConfigError(f"{folder} holds a training by other settings; choose another --out, or delete it")
     return result
 

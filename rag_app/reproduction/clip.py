@@ -35,6 +35,7 @@ def _lengths(found: Mapping[str, Any]) -> Iterator[Measure]:
         for side, kept in row["keeps"].items():
             if not kept:
                 continue
+            items = row["recall"][T2I if side == "text" else I2T]["n"]
             which = "searched " if SEARCHED.get(row["direction"]) == side else ""
             for own in row["by_seed"]:
                 norms = own["norms"][side]
@@ -42,7 +43,7 @@ def _lengths(found: Mapping[str, Any]) -> Iterator[Measure]:
                     f"{row['direction']}/{row['similarity']}/seed {own['seed']}/Cohen's d, {which}{side}",
                     math.nan if norms["d"] is None else norms["d"],
                     _between(norms["d_interval"]),
-                    norms["n"],
+                    items,
                 )
 
 

@@ -84,7 +84,7 @@ def below(bound: float = 0.0) -> Rule:
 def near(centre: float, margin: float) -> Rule:
     """The claim is that the figure is this, give or take a margin."""
     first, last = centre - margin, centre + margin
-    words = f"agrees where the interval lies within {first:g} to {last:g}, disagrees where it lies outside"
+    words = f"agrees where the interval lies within {first:.9g} to {last:.9g}, disagrees where it lies outside"
 
     def inside(low: float, high: float) -> bool:
         return first <= low and high <= last

@@ -229,7 +229,7 @@ def _difference(metrics: Metrics, pair: Comparison, scale: draw.Scale) -> str:
     interval = f" <span>{tables.brackets(pair.interval, pair.measure, '+')}</span>" if pair.interval else ""
     same = " <small>no question differs</small>" if pair.identical else ""
     cells = "".join(f'<td class="figure">{text(cell)}</td>'
-                    for cell in (pair.wins, pair.ties, pair.losses, tables.p_value(pair.p), tables.p_value(pair.p_holm)))  # fmt: skip
+                    for cell in (*tables.won(pair), tables.p_value(pair.p), tables.p_value(pair.p_holm)))  # fmt: skip
     return (
         f'<tr><th scope="row">{text(pair.system)}{same}</th>'
         f"<td>{draw.track(scale, pair.difference, pair.interval, filled=sure, zero=True)}</td>"
