@@ -12,21 +12,25 @@ from gradio.events import Dependency
 
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
-from rag_app.errors import USER_ERRORS, ConfigError, in_words
+from rag_app.errors import ConfigError, in_words
+from rag_app.page.api import text_argument, told_in_a_line, whole_argument
 from rag_app.page.cards import render_passages
 from rag_app.page.dial_panel import DialPanel, lay_out_dial
 from rag_app.page.examples import example_questions
 from rag_app.page.golds import GoldBook
-from rag_app.page.place import place
+from rag_app.page.place import NEXT_QUESTION, answer_place
 from rag_app.page.plots import render_slopes
 from rag_app.page.render import render_answer, render_message, render_seconds, render_verdict
 from rag_app.page.room import Room, owner_of
-from rag_app.page.run import DOING, LONGEST_QUESTION, MOST_PASSAGES, Snapshot, run_comparison
+from rag_app.page.run import DOING, MOST_PASSAGES, Snapshot, run_comparison
 from rag_app.page.share import read_link
 from rag_app.shelf import Shelved
 
 COMPARISONS_AT_ONCE = 8
 """More wait in the queue: beyond a few, sharing the reader makes everybody slower and nobody faster."""
+
+GONE = "not there (any more)"
+"""Stands for a corpus that cannot be asked; asking it says so (`shelf.NOT_THERE`)."""
 
 # Gradio's page has a base address, so that a bare "#card" would load the page anew and lose the comparison.
 JUMP = """element.addEventListener('click', (event) => {
@@ -34,6 +38,16 @@ JUMP = """element.addEventListener('click', (event) => {
   const card = link && document.getElementById(link.getAttribute('href').slice(1));
   if (card) { event.preventDefault(); card.scrollIntoView({block: 'center'}); card.focus({preventScroll: true}); }
 });"""
+
+# Where the server is gone, Gradio sends nothing and changes nothing, so the browser itself puts the old answer away. While a
+# comparison runs, nothing else is sent.
+SENT = f"""const sent = () => {{
+  if (!document.getElementById('compare').disabled) document.dispatchEvent(new Event('{NEXT_QUESTION}'));
+}};
+document.addEventListener('click', (event) => {{ if (event.target.closest('#compare, .mg-example')) sent(); }}, true);
+document.addEventListener('keydown', (event) => {{
+  if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && event.target.closest('#question')) sent();
+}}, true);"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +105,6 @@ def lay_out_compare(room: Room, page: gr.Blocks, tab: gr.Tab) -> CompareParts:
         question = gr.Textbox(
             label="Question",
             placeholder="Who built …? When did …? Which …?",
-            max_length=LONGEST_QUESTION,
             max_lines=4,
             autofocus=True,
             scale=5,
@@ -100,7 +113,7 @@ def lay_out_compare(room: Room, page: gr.Blocks, tab: gr.Tab) -> CompareParts:
         button = gr.Button("Compare", variant="primary", scale=1, min_width=120, elem_id="compare")
     parts = CompareParts(question, *_settings(config))
     chips = _examples(config)
-    verdict = place(elem_id="verdict")
+    verdict = answer_place(script=SENT, elem_id="verdict")
     with gr.Row(elem_classes="mg-sides"):
         panes = (_pane("a"), _pane("b"))
     slopes, dial = lay_out_dial()
@@ -134,11 +147,13 @@ def lay_out_compare(room: Room, page: gr.Blocks, tab: gr.Tab) -> CompareParts:
         yield from compare(text, retriever_a, retriever_b, k, corpus, owner_of(request, kept))
 
     def reopen(kept: str, request: gr.Request) -> dict[Any, Any]:
-        corpora = room.shelf.corpora(owner_of(request, kept))
+        corpora, query = room.shelf.corpora(owner_of(request, kept)), dict(request.query_params)
         try:
-            link = read_link(dict(request.query_params), config)
+            link = read_link(query, config)
         except ConfigError as error:
-            return {verdict: render_message(str(error)), parts.corpus: corpus_choices(corpora)}
+            # Nothing is asked; what is wrong can be mended here.
+            told = {verdict: render_message(str(error)), parts.corpus: corpus_choices(corpora, query.get("c", ""))}
+            return told | ({question: query["q"].strip()} if query.get("q", "").strip() else {})
         asked = {
             question: link.question,
             linked: link.question,
@@ -187,11 +202,11 @@ def lay_out_compare(room: Room, page: gr.Blocks, tab: gr.Tab) -> CompareParts:
 
 
 def corpus_choices(corpora: list[Shelved], chosen: str = "") -> gr.Dropdown:
-    """The corpora as a choice; the configuration's own where the chosen one is gone."""
-    ids = [corpus.id for corpus in corpora]
-    return gr.Dropdown(
-        [(corpus.name, corpus.id) for corpus in corpora], value=chosen if chosen in ids else "", visible=len(ids) > 1
-    )
+    """The corpora as a choice. One that is gone, or somebody else's, stays chosen, so that no other one answers in its place."""
+    choices = [(corpus.name, corpus.id) for corpus in corpora]
+    if chosen not in [id for _, id in choices]:
+        choices.append((GONE, chosen))
+    return gr.Dropdown(choices, value=chosen, visible=len(choices) > 1)
 
 
 def _settings(config: Config) -> list[Any]:
@@ -223,9 +238,9 @@ def _examples(config: Config) -> list[gr.Button]:
 def _pane(letter: str) -> Pane:
     with gr.Column(elem_classes="mg-side", min_width=0, elem_id=f"side-{letter}"):
         return Pane(
-            place(script=JUMP, elem_classes="mg-pane-answer"),
-            place(elem_classes="mg-pane-passages"),
-            place(elem_classes="mg-pane-seconds"),
+            answer_place(script=JUMP, elem_classes="mg-pane-answer"),
+            answer_place(elem_classes="mg-pane-passages"),
+            answer_place(elem_classes="mg-pane-seconds"),
         )
 
 
@@ -283,12 +298,21 @@ def _add_api(room: Room, golds: GoldBook) -> None:
 
         `corpus` is the id of a corpus of the user who has logged in; without, the page's own is asked.
         """
-        try:
-            pipeline = room.shelf.pipeline(corpus, owner_of(request, "") if request else "")
-            known = None if corpus else golds.find(question)
-            for snapshot in run_comparison(pipeline, question, (retriever_a, retriever_b), k, known):
+        with told_in_a_line(DOING):
+            asked = text_argument(question, "question", "what to ask")
+            names = _named(retriever_a, "retriever_a", room.config), _named(retriever_b, "retriever_b", room.config)
+            passages = whole_argument(k, "k", 1, MOST_PASSAGES)
+            place = text_argument(corpus, "corpus", 'the id of a corpus, or "" for the page\'s own')
+            pipeline = room.shelf.pipeline(place, owner_of(request, "") if request else "")
+            known = None if place else golds.find(asked)
+            for snapshot in run_comparison(pipeline, asked, names, passages, known):
                 yield snapshot.to_json()
-        except USER_ERRORS as error:
-            raise gr.Error(str(error), print_exception=False) from error
 
     gr.api(compare, api_name="compare", concurrency_id="reader", concurrency_limit=COMPARISONS_AT_ONCE)
+
+
+def _named(value: object, argument: str, config: Config) -> str:
+    name = text_argument(value, argument, "the name of a retriever")
+    if name != CLOSED_BOOK:
+        config.retriever(name)
+    return name

@@ -10,6 +10,7 @@ from rag_app.diagnosis.passages import Diagnosed, diagnose_encoder
 from rag_app.diagnosis.words import readings, verdict
 from rag_app.errors import USER_ERRORS
 from rag_app.once import Once
+from rag_app.page.api import text_argument, told_in_a_line
 from rag_app.page.diagnose_view import render_diagnosis
 from rag_app.page.place import place
 from rag_app.page.render import render_message
@@ -70,10 +71,8 @@ def lay_out_diagnose(room: Room) -> None:
 
         def diagnose(encoder: str) -> dict[str, Any]:
             """What the corpus's magnitudes say under an encoder: figures with their meanings, and all in a few sentences."""
-            try:
-                found = diagnoses.of(encoder)
-            except USER_ERRORS as error:
-                raise gr.Error(str(error), print_exception=False) from error
+            with told_in_a_line("a diagnosis"):
+                found = diagnoses.of(text(encoder, "encoder", "the name of an encoder"))
             figures = [
                 {"title": own.title, "value": own.value, "detail": own.detail, "meaning": own.meaning}
                 for own in readings(found)

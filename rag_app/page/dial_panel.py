@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from rag_app.page.dial import Candidates
-from rag_app.page.place import place
+from rag_app.page.place import answer_place, place
 from rag_app.page.render import render_dial
 
 EXPLANATION = (
@@ -54,7 +54,7 @@ class DialPanel:
 
 def lay_out_dial() -> tuple[gr.HTML, DialPanel]:
     """The slope chart's place and the dial's panel, which answers to nothing but its own controls."""
-    slopes = place(elem_id="slopes")
+    slopes = answer_place(elem_id="slopes")
     with gr.Column(elem_classes="mg-why", elem_id="dial"):
         place(EXPLANATION)
         with gr.Row(elem_classes="mg-dial"):
@@ -63,8 +63,8 @@ def lay_out_dial() -> tuple[gr.HTML, DialPanel]:
                 slider = gr.Slider(
                     0, 1, 1, step=0.05, label="γd: 0 keeps the magnitude, 1 is cosine", elem_id="gamma", min_width=0
                 )
-                ranking = place(elem_id="dial-ranking")
-            plot = place(elem_id="dial-plot")
+                ranking = answer_place(elem_id="dial-ranking")
+            plot = answer_place(elem_id="dial-plot")
     made = DialPanel(gr.State(()), encoder, slider, ranking, plot)
 
     def dial(candidates: tuple[Candidates, ...], number: int, gamma_d: float) -> tuple[str, str]:

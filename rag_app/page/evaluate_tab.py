@@ -16,6 +16,7 @@ from eval.view import RunView
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.errors import USER_ERRORS, ConfigError
 from rag_app.experiment import question_sets
+from rag_app.page.api import told_in_a_line
 from rag_app.page.compare_tab import CompareParts
 from rag_app.page.evaluate_view import render_comparison, render_flips, render_run, render_runs, render_status
 from rag_app.page.evaluation import Desk, Plan, Status, in_order
@@ -118,7 +119,9 @@ def lay_out_evaluate(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
         dataset: str, n: float, seed: float, retrievers: list[str], read: bool, browser: str, request: gr.Request
     ) -> AsyncIterator[Update]:
         try:
-            plan = Plan(dataset, in_order(retrievers, room.config), _whole(n), _whole(seed), read)
+            questions = whole_field(n, "Questions", f"{QUESTIONS}, or 0 for all")
+            names = in_order(retrievers, room.config)
+            plan = Plan(dataset, names, questions, whole_field(seed, "Seed", "0"), read)
             desk.start(plan, _owner(request, browser))
         except USER_ERRORS as error:
             yield {controls.status: render_message(str(error))}
@@ -262,7 +265,8 @@ def lay_out_evaluate(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
 
     def runs() -> list[dict[str, Any]]:
         """The evaluations of this page's folder, newest first: state, data sets, systems and figures of each."""
-        return [{key: value for key, value in run.items() if key != "path"} for run in runs_json(library.runs())]
+        with told_in_a_line("a list of runs"):
+            return [{key: value for key, value in run.items() if key != "path"} for run in runs_json(library.runs())]
 
     with tab:
         gr.api(runs, api_name="runs", concurrency_id="runs")
@@ -273,9 +277,16 @@ def _owner(request: gr.Request, kept: str) -> str:
     return owner_of(request, kept) or f"visit:{request.session_hash}"
 
 
-def _whole(number: float | None) -> int:
-    if number is None or number != int(number):
-        raise ConfigError(f"questions and seed are whole numbers, got {number}")
+def whole_field(number: float | None, field: str, example: str) -> int:
+    """What a field for a number holds.
+
+    Raises:
+        ConfigError: Nothing, or no whole number.
+    """
+    if number is None:
+        raise ConfigError(f'the field "{field}" is empty: enter a whole number, such as {example}')
+    if number != int(number):
+        raise ConfigError(f'the field "{field}" takes a whole number, such as {example}; got {number}')
     return int(number)
 
 

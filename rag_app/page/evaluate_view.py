@@ -39,9 +39,11 @@ def render_status(status: Status, folder: Path, *, own: bool) -> str:
         return render_progress(f"Evaluating {what}", f"{words}.{whose}" if whose else words, status.done, status.total)
     place = f"<code>{text(folder / status.run)}</code>"
     if status.state == "failed":
+        answered = status.step in STEPS and status.done > 0
+        next_step = "What was answered is kept; Resume goes on from there." if answered else "Resume tries again."
         return (
             f'<p class="mg-error" role="alert">The evaluation of {text(what)} ended: {text(status.error.rstrip("."))}. '
-            "What was answered is kept; Resume goes on from there.</p>"
+            f"{next_step}</p>"
         )
     if status.state == "paused":
         said = f"Paused: {_count(status)}. Resume goes on from there, today or another day; they are in {place}."

@@ -105,13 +105,11 @@ def run_comparison(
     Raises:
         ConfigError: The question or k cannot be used.
     """
-    question = question.strip()
+    question = bounded(question)
     if not question:
         raise ConfigError("the question is empty: type one, or choose an example")
-    if len(question) > LONGEST_QUESTION:
-        raise ConfigError(f"the question has {len(question)} characters; shorten it to at most {LONGEST_QUESTION}")
-    if not 1 <= k <= MOST_PASSAGES:
-        raise ConfigError(f"passages a side must be between 1 and {MOST_PASSAGES}, got {k}")
+    if not (1 <= k <= MOST_PASSAGES and k == int(k)):
+        raise ConfigError(f"passages a side must be a whole number from 1 to {MOST_PASSAGES}, got {k}")
     left, right = (_retrieve(pipeline, question, name, int(k)) for name in names)
     snapshot = Snapshot(
         question,
@@ -139,6 +137,18 @@ def run_comparison(
         yield snapshot
         return
     yield from _read(pipeline, snapshot, waiting)
+
+
+def bounded(question: str) -> str:
+    """The question, stripped.
+
+    Raises:
+        ConfigError: It is too long. A part of it would be another question, so none is asked.
+    """
+    question = question.strip()
+    if len(question) > LONGEST_QUESTION:
+        raise ConfigError(f"the question has {len(question)} characters; shorten it to at most {LONGEST_QUESTION}")
+    return question
 
 
 def _candidates(pipeline: Pipeline, snapshot: Snapshot) -> tuple[Candidates, ...]:

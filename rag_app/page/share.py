@@ -12,7 +12,7 @@ from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
 from rag_app.errors import ConfigError
 from rag_app.page.cards import shortened
-from rag_app.page.run import LONGEST_QUESTION, MOST_PASSAGES, Snapshot
+from rag_app.page.run import MOST_PASSAGES, Snapshot, bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ def read_link(query: Mapping[str, str], config: Config) -> Link:
     """What the page's address asks.
 
     Raises:
-        ConfigError: A retriever that is not there, or a number of passages that cannot be used.
+        ConfigError: A question that is too long, a retriever that is not there, or a number of passages that cannot be used.
     """
-    question = query.get("q", "").strip()[:LONGEST_QUESTION]
+    question = bounded(query.get("q", ""))
     known = [*config.retrievers, CLOSED_BOOK]
     names = query.get("a"), query.get("b")
     for name in names:
