@@ -22,18 +22,35 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class CorpusSample:
+    """Some passages of a corpus under one encoder.
+
+    Attributes:
+        retrievers: Names of those that rank this encoder's vectors; [] where that is not known.
+        words: Lengths of the passages, in white-space separated words.
+        norms: Lengths of the same passages' vectors.
+    """
+
+    retrievers: list[str]
+    words: list[int]
+    norms: list[float]
+
+    def of(self, system: str) -> bool:
+        """Whether a system is one of those: systems are called by their retriever, then by k and reader."""
+        return any(system == name or system.startswith(f"{name} ") for name in self.retrievers)
+
+
+@dataclass(frozen=True, slots=True)
 class CorpusFacts:
     """What a run keeps of the corpus that a data set was asked over.
 
     Attributes:
         answerable: Whether an answer string stands anywhere in the corpus, by question id; None where nobody looked.
-        words: Lengths of a sample of passages, in white-space separated words.
-        norms: Lengths of the same passages' vectors; [] where the index has none.
+        samples: One for each encoder.
     """
 
     answerable: dict[str, bool] | None = None
-    words: list[int] = field(default_factory=list)
-    norms: list[float] = field(default_factory=list)
+    samples: list[CorpusSample] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +153,7 @@ class RunView:
             for line in predictions.read_bytes().split(b"\n")[:-1]:
                 row = parse_object(line, str(predictions))
                 rows[row["system"], row["id"]] = row
-        questions, corpora = read_stored(path / QUESTIONS), read_corpora(path / CORPUS)
+        questions, corpora = read_stored(path / QUESTIONS), read_corpora(path / CORPUS, manifest)
         rechecks = [Recheck(**facts) for facts in _read_list(path / RECHECK)]
         pairs = [PairScore(**facts) for facts in _read_list(path / PAIRS)]
         return cls(path, manifest, questions, rows, corpora, rechecks, pairs, _read_list(path / NOTES))
@@ -192,11 +209,38 @@ def stored_corpora(corpora: Mapping[str, CorpusFacts]) -> str:
     return json.dumps({name: asdict(facts) for name, facts in corpora.items()}) + "\n"
 
 
-def read_corpora(path: Path) -> dict[str, CorpusFacts]:
-    """The facts as `stored_corpora` wrote them; {} where they are not there yet."""
+def read_corpora(path: Path, manifest: Mapping[str, Any]) -> dict[str, CorpusFacts]:
+    """The facts as `stored_corpora` wrote them, or an earlier version did; {} where they are not there yet."""
     if not path.is_file():
         return {}
-    return {name: CorpusFacts(**facts) for name, facts in json.loads(path.read_text(encoding="utf-8")).items()}
+    return {name: _facts(own, manifest) for name, own in json.loads(path.read_text(encoding="utf-8")).items()}
+
+
+def _facts(stored: Mapping[str, Any], manifest: Mapping[str, Any]) -> CorpusFacts:
+    if "samples" in stored:
+        return CorpusFacts(stored["answerable"], [CorpusSample(**sample) for sample in stored["samples"]])
+    # Runs used to keep one sample, under the encoder of their first retriever.
+    words, norms = stored.get("words", []), stored.get("norms", [])
+    samples = [CorpusSample(_sharing_the_first(manifest), words, norms)] if norms else []
+    return CorpusFacts(stored.get("answerable"), samples)
+
+
+def _sharing_the_first(manifest: Mapping[str, Any]) -> list[str]:
+    """The retrievers with the encoder of a run's first one, where its configuration tells; else []."""
+    try:
+        tables = manifest["config"]["retrievers"]
+        names = [name for name in manifest["config"]["eval"]["retrievers"] if name in tables]
+        encoders = {name: _encoder(name, tables) for name in names}
+    except (KeyError, TypeError, AttributeError):  # a run that was not configured by `magrag`
+        return []
+    return [name for name in names if encoders[name] == encoders[names[0]]]
+
+
+def _encoder(retriever: str, tables: Mapping[str, Any]) -> str:
+    """Of one that stands on others, the first one's."""
+    while of := tables[retriever].get("of"):
+        retriever = of[0]
+    return str(tables[retriever]["encoder"])
 
 
 def stored_list(entries: Sequence[Recheck] | Sequence[PairScore]) -> str:

@@ -205,9 +205,9 @@ def load_config(
 ) -> Config:
     """Read the configuration.
 
-    Tables are merged: a file that sets one key of [retrievers.qnorm] keeps the others. Where it gives both
-    cosine and qnorm encoders of its own, the demo's other dense retrievers go unless something names them. The demo's encoders go
-    when no retriever uses them, and the demo's adapter when another model or a server
+    Tables are merged: a file that sets one key of [retrievers.qnorm] keeps the others. Where it gives both cosine and qnorm
+    another encoder, the demo's other dense retrievers go unless something names them. bm25 ranks the passages of cosine's
+    encoder unless it is given one. The demo's encoders go when no retriever uses them, and the demo's adapter when another model or a server
     reads (which then gets worked examples again).
 
     Args:
@@ -231,14 +231,17 @@ def load_config(
 
 
 def _drop_unused_defaults(layers: Layers) -> None:
-    encoders, retrievers = layers.values["encoders"], layers.values["retrievers"]
-    if all(retrievers[name].get("encoder") not in _demo_encoders() for name in ("cosine", "qnorm")):
-        # The two now are somebody's own: under the other names the demo's checkpoints would only mislead.
+    encoders, retrievers, demo = layers.values["encoders"], layers.values["retrievers"], _demo_retrievers()
+    if all(retrievers[name].get("encoder") != demo[name].encoder for name in ("cosine", "qnorm")):
+        # The two are now somebody's choice: under the other names the demo's checkpoints would only mislead.
         named = {*layers.values["page"]["retrievers"], *layers.values["eval"]["retrievers"]}
         named |= {part for own in retrievers.values() for part in own.get("of", ())}
-        for name, own in _demo_retrievers().items():
+        for name, own in demo.items():
             if own.kind == "dense" and name not in named and not layers.was_set("retrievers", name):
                 del retrievers[name]
+    if not layers.was_set("retrievers", "bm25", "encoder"):
+        # Words are looked up in the passages that cosine searches, for which nothing more is encoded.
+        retrievers["bm25"]["encoder"] = retrievers["cosine"].get("encoder", demo["bm25"].encoder)
     used = {
         retriever.get("encoder", RetrieverConfig.model_fields["encoder"].default)
         for retriever in retrievers.values()

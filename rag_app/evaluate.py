@@ -14,7 +14,7 @@ from eval.data.sources import DataSet
 from eval.errors import EvalError
 from eval.folder import RunFolder
 from eval.run import RunResult, run_evaluation
-from eval.view import CorpusFacts
+from eval.view import CorpusFacts, CorpusSample
 from rag_app.bench import Bench, ReaderSlot, make_systems
 from rag_app.config import Config
 from rag_app.config_tables import CLOSED_BOOK
@@ -23,6 +23,7 @@ from rag_app.pairs import require_scorer, score_pairs
 from rag_app.pipeline import Pipeline
 from rag_app.progress import StepProgress
 from rag_app.prompt import prompt_sha256
+from retriever.index import Index
 
 SAMPLED_PASSAGES = 1000
 """Of each corpus, for the plot of norms against lengths."""
@@ -35,18 +36,24 @@ LARGEST_SCAN = 1_000_000
 
 
 def corpus_facts(bench: Bench, config: Config, dataset: DataSet) -> CorpusFacts:
-    """What a run notes of a data set's corpus: which questions it can answer, and a sample of norms and lengths."""
-    names = searching(config)
-    if not names:
+    """What a run notes of a data set's corpus: which questions it can answer, and each encoder's sample of norms and lengths."""
+    indexes: dict[str, tuple[Index, list[str]]] = {}
+    for name in searching(config):
+        index = bench.retriever(dataset.name, name).index
+        indexes.setdefault(index.fingerprint, (index, []))[1].append(name)
+    if not indexes:
         return CorpusFacts()
-    index = bench.retriever(dataset.name, names[0]).index
-    rows = np.unique(np.linspace(0, len(index) - 1, SAMPLED_PASSAGES).round().astype(int)).tolist()
-    norms = index.vectors(rows)[1]
-    words = [len(index.passage(row).text.split()) for row in rows]
+    index = next(iter(indexes.values()))[0]
     found = None
     if dataset.task == "qa" and dataset.rule and len(index) <= LARGEST_SCAN:
         found = find_answerable(dataset.questions, (p.text for p in index.passages()), dataset.rule)
-    return CorpusFacts(found, words, [float(norm) for norm in norms])
+    return CorpusFacts(found, [_sample(own, names) for own, names in indexes.values()])
+
+
+def _sample(index: Index, names: list[str]) -> CorpusSample:
+    rows = np.unique(np.linspace(0, len(index) - 1, SAMPLED_PASSAGES).round().astype(int)).tolist()
+    words = [len(index.passage(row).text.split()) for row in rows]
+    return CorpusSample(names, words, [float(norm) for norm in index.vectors(rows)[1]])
 
 
 def run(

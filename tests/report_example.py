@@ -15,7 +15,7 @@ import numpy as np
 from eval.data.datasets import Question
 from eval.report.html import html_report
 from eval.summary import Metrics, summarise
-from eval.view import CorpusFacts, RunView
+from eval.view import CorpusFacts, CorpusSample, RunView
 
 SYSTEMS = ("cosine", "qnorm", "bm25", "closed-book", "learnable", "cosine + rerank", "hybrid (bm25, qnorm), RRF k = 60",
            "contriever-magnitude-finetuned-qnorm-iterative")  # fmt: skip
@@ -53,7 +53,8 @@ def example(*, systems: int = 5, datasets: int = 3, n: int = 120, depth: int = 2
         own = [_question(dataset, at, rng) for at in range(n)]
         questions += own
         found = {} if dataset in RETRIEVAL else {q.id: bool(rng.random() < 0.95) for q in own}
-        corpora[dataset] = CorpusFacts(found or None, words.tolist(), [round(float(norm), 4) for norm in norms])
+        sample = CorpusSample(list(names), words.tolist(), [round(float(norm), 4) for norm in norms])
+        corpora[dataset] = CorpusFacts(found or None, [sample])
         for place, system in enumerate(names):
             if system == "closed-book" and dataset in RETRIEVAL:
                 continue

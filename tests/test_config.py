@@ -98,12 +98,12 @@ def test_the_demos_checkpoints_go_when_cosine_and_qnorm_have_another_encoder(tmp
     config = load_config(write_config(tmp_path, moved("cosine", "qnorm", "bm25")), environ={})
     assert list(config.encoders) == ["c"]
     assert list(config.retrievers) == ["cosine", "qnorm", "bm25", "hybrid"]
-    # What is named stays, and what is not moved keeps its index.
+    # What is named stays, and bm25 goes where cosine goes.
     config = load_config(
         write_config(tmp_path, moved("cosine", "qnorm") + "[page]\nretrievers = ['qnorm', 'qnorm-untrained']"),
         environ={},
     )
-    assert list(config.encoders) == ["minilm", "minilm-cosine", "c"]
+    assert list(config.encoders) == ["minilm", "c"] and config.retriever("bm25").encoder == "c"
     assert list(config.retrievers) == ["cosine", "qnorm", "qnorm-untrained", "bm25", "hybrid"]
     touched = load_config(
         write_config(tmp_path, moved("cosine", "qnorm", "bm25") + "[retrievers.dot]\nk = 4\n"), environ={}
@@ -113,6 +113,17 @@ def test_the_demos_checkpoints_go_when_cosine_and_qnorm_have_another_encoder(tmp
         write_config(tmp_path, moved("cosine", "qnorm", "bm25") + "[encoders.minilm]\ndevice = 'cpu'\n"), environ={}
     )
     assert list(named.encoders) == ["minilm", "c"]
+
+
+def test_another_of_the_demos_own_encoders_is_another_encoder() -> None:
+    both = ["retrievers.cosine.encoder=minilm", "retrievers.qnorm.encoder=minilm"]
+    config = load_config(None, both, {})
+    assert list(config.encoders) == ["minilm"]
+    assert list(config.retrievers) == ["cosine", "qnorm", "bm25", "hybrid"]
+    assert config.retriever("bm25").encoder == "minilm"
+    # One of the two, and nothing goes; a word on bm25 counts.
+    one = load_config(None, [both[0], "retrievers.bm25.encoder=minilm-dot"], {})
+    assert list(one.retrievers) == list(Config().retrievers) and one.retriever("bm25").encoder == "minilm-dot"
 
 
 def test_the_demo_stays_whole_beside_another_encoder(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from scipy import stats
 
 from rag_app.config import load_config
 from rag_app.demo import PASSAGES, QUESTIONS
-from rag_app.diagnosis.passages import diagnose_encoder
+from rag_app.diagnosis.passages import configured_questions, diagnose_encoder
 from rag_app.errors import ConfigError
+from rag_app.experiment import Experiment
 from rag_app.pipeline import Pipeline
 from tests.one_encoder import untrained
 
@@ -59,6 +60,17 @@ def test_of_a_large_corpus_a_sample_has_its_tokens_counted_and_all_norms_are_rea
     interval = some.figures.length_interval
     assert interval is not None and interval[0] < whole.figures.length < interval[1]
     assert some.figures.apart.relevant == whole.figures.apart.relevant
+
+
+def test_a_set_that_cannot_be_read_is_left_out_and_named_without_its_path(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "own.toml").write_text(f'[eval.datasets.gone]\npath = "{tmp_path}/gone.jsonl"\n')
+    found = configured_questions(load_config(tmp_path / "own.toml", environ={}))
+    assert isinstance(found, Experiment) and found.names == ["demo"]
+    assert "the questions of gone are left out" in caplog.text and str(tmp_path) in caplog.text
+    alone = configured_questions(load_config(tmp_path / "own.toml", ["corpus=other.jsonl"], {}))
+    assert alone == "the questions of gone cannot be read; the terminal says why"
 
 
 def test_another_corpus_has_no_marks_and_says_so(pipeline: Pipeline, tmp_path: Path, minilm_folder: Path) -> None:

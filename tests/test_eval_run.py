@@ -22,7 +22,7 @@ from eval.folder import RunFolder
 from eval.publish import publish
 from eval.report.latex import latex_tables
 from eval.run import RunResult, run_evaluation
-from eval.view import CorpusFacts, PairScore, RunView
+from eval.view import CorpusFacts, CorpusSample, PairScore, RunView
 from tests.scripted import QUESTIONS, Scripted, closed_book, cosine, cut_lines, lines_of, passages, run, sets
 
 
@@ -79,7 +79,7 @@ def test_the_folder_holds_configuration_rows_metrics_and_report(tmp_path: Path) 
         seed=7,
         measures=["R@2"],
         facts={"prompt_sha256": {"": "cd"}},
-        corpus_facts=lambda dataset: CorpusFacts({"q4": False}, [3, 5], [1.0, 2.0]),
+        corpus_facts=lambda dataset: CorpusFacts({"q4": False}, [CorpusSample(["cosine"], [3, 5], [1.0, 2.0])]),
         progress=lambda done, total: seen.append((done, total)),
     )
     folder = tmp_path / "run"

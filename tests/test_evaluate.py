@@ -158,7 +158,9 @@ def test_rows_hold_what_figures_and_causes_need(whole: RunResult) -> None:
     assert {p["id"]: p["norm"] for p in hybrid if p["id"] in norms}.items() <= norms.items()
     facts = view.corpora["towers"]
     assert facts.answerable == {"a1": True, "a2": True, "a3": False}
-    assert sorted(facts.words) == sorted(len(text.split()) for _, _, text in PASSAGES) and len(facts.norms) == 6
+    [sample] = facts.samples
+    assert sample.retrievers == ["cosine", "qnorm", "hybrid"] and sample.of("qnorm k=2 long")
+    assert sorted(sample.words) == sorted(len(text.split()) for _, _, text in PASSAGES) and len(sample.norms) == 6
     causes = next(own.causes for own in whole.metrics.systems if own.system == "cosine k=1 short")
     assert causes is not None and causes["no answer in corpus"] == 1 and sum(causes.values()) == 3
     assert {recheck.reader for recheck in view.rechecks} == {"short", "long"}

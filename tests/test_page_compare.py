@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from rag_app.page.compare_tab import GONE
 from rag_app.pipeline import Pipeline
 from tests.browser import open_page, served
 from tests.server import Server
@@ -92,4 +93,42 @@ def test_a_link_that_cannot_be_followed_says_why(url: str, browser: Browser) -> 
     page = open_page(browser, f"{url}?q=x&a=nothing")
     expect(page.locator("#verdict")).to_contain_text('The link asks for a retriever "nothing"')
     expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
+    page.context.close()
+
+
+@pytest.mark.parametrize("corpus", ["64e11deea86bb6ef", "../../etc"])
+def test_a_link_to_a_corpus_that_is_not_ones_own_asks_no_other_one(url: str, browser: Browser, corpus: str) -> None:
+    page = open_page(browser, f"{url}?q=Who%20built&c={quote(corpus)}")
+    expect(page.locator("#verdict")).to_contain_text("This corpus is not there (any more): choose another")
+    expect(page.get_by_label("Question")).to_have_value("Who built")
+    expect(page.locator(".mg-card")).to_have_count(0)
+    expect(page.get_by_label("Corpus")).to_have_value(GONE)
+    page.context.close()
+
+
+def test_a_question_that_is_too_long_is_told_and_not_cut(url: str, browser: Browser) -> None:
+    page = open_page(browser, url)
+    page.get_by_label("Question").fill("x" * 5000)
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.locator("#verdict")).to_contain_text("The question has 5000 characters; shorten it to at most 2000")
+    assert len(page.get_by_label("Question").input_value()) == 5000
+    page.context.close()
+
+
+@pytest.mark.parametrize("before", ["nothing", "dial"])
+def test_no_old_answer_stands_under_a_question_that_the_server_never_got(
+    pipeline: Pipeline, browser: Browser, before: str
+) -> None:
+    with served(pipeline) as address:
+        page = _reopened(browser, address, q=QUESTION, a="bm25", b="qnorm", k=3)
+        expect(page.locator("#side-a .mg-card")).to_have_count(3)
+    if before == "dial":
+        # Gradio notices that the server is gone, and from then on sends nothing.
+        page.locator("#gamma input[type=range]").press("Home")
+        page.get_by_text("Connection to the server was lost").wait_for()
+    page.get_by_label("Question").fill("Who built the first lighthouse?")
+    page.get_by_label("Question").press("Enter")
+    expect(page.locator(".mg-card")).to_have_count(0)
+    for place in ("#verdict", "#side-a", "#side-b", "#slopes", "#dial-ranking"):
+        expect(page.locator(place)).to_have_text("")
     page.context.close()

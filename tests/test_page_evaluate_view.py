@@ -104,6 +104,10 @@ def test_every_state_has_its_words() -> None:
     assert "Finished" in render_status(replace(whole, state="finished"), FOLDER, own=True)
     failed = render_status(replace(whole, state="failed", error=f"no reader {EVIL}."), FOLDER, own=True)
     assert 'role="alert"' in failed and "<img" not in failed and "Resume goes on" in failed
+    # With nothing answered there is nothing to go on from.
+    for step, done in (("", 0), ("answers", 0), ("passages", 5)):
+        at_once = render_status(Status("failed", plan=PLAN, step=step, done=done, error="no file"), FOLDER, own=True)
+        assert "no file. Resume tries again." in at_once and "kept" not in at_once
 
 
 def test_flips_are_those_of_the_harness_and_open_by_id(tmp_path: Path) -> None:

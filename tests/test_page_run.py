@@ -147,13 +147,14 @@ def test_closing_the_comparison_stops_both_answers() -> None:
     [
         ("  ", 3, "question is empty"),
         ("x" * (LONGEST_QUESTION + 1), 3, "shorten it"),
-        ("q?", 0, "between 1 and"),
-        ("q?", MOST_PASSAGES + 1, "between 1 and"),
+        ("q?", 0, "from 1 to"),
+        ("q?", MOST_PASSAGES + 1, "from 1 to"),
+        ("q?", 2.5, "whole number from 1 to 20, got 2.5"),
     ],
 )
-def test_unusable_input_is_refused_in_words(question: str, k: int, says: str) -> None:
+def test_unusable_input_is_refused_in_words(question: str, k: float, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        _run(_Pipeline(), question, k=k)
+        _run(_Pipeline(), question, k=cast(int, k))
 
 
 def test_a_comparison_as_json_has_what_the_page_shows() -> None:

@@ -78,6 +78,7 @@ def test_a_link_reopens_the_comparison() -> None:
     ("query", "says"),
     [
         ({"q": "x", "a": "cosin"}, 'a retriever "cosin" that this page does not have'),
+        ({"q": "x" * 5000}, "the question has 5000 characters; shorten it to at most 2000"),
         ({"q": "x", "k": "0"}, "k = 0"),
         ({"q": "x", "k": str(MOST_PASSAGES + 1)}, "from 1 to"),
         ({"q": "x", "k": "3; drop"}, "k = 3; drop"),

@@ -72,7 +72,7 @@ def lay_out_diagnose(room: Room) -> None:
         def diagnose(encoder: str) -> dict[str, Any]:
             """What the corpus's magnitudes say under an encoder: figures with their meanings, and all in a few sentences."""
             with told_in_a_line("a diagnosis"):
-                found = diagnoses.of(text(encoder, "encoder", "the name of an encoder"))
+                found = diagnoses.of(text_argument(encoder, "encoder", "the name of an encoder"))
             figures = [
                 {"title": own.title, "value": own.value, "detail": own.detail, "meaning": own.meaning}
                 for own in readings(found)

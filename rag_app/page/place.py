@@ -17,4 +17,6 @@ def place(value: str = "", *, script: str | None = None, **placing: Any) -> gr.H
 
 def answer_place(*, script: str = "", **placing: Any) -> gr.HTML:
     """A place for what belongs to one question: the browser empties it when the next one is sent, whatever the server does."""
-    return place(script=f"document.addEventListener('{NEXT_QUESTION}', () => {{ props.value = ''; }});{script}", **placing)
+    return place(
+        script=f"document.addEventListener('{NEXT_QUESTION}', () => {{ props.value = ''; }});{script}", **placing
+    )

@@ -12,7 +12,7 @@ import numpy as np
 from eval.report.html.draw import Scale, scale_for
 from eval.report.html.markup import table_html, text
 from eval.report.tables import NONE, Table
-from eval.view import RunView
+from eval.view import CorpusSample, RunView
 
 # As many dots as the eye still tells apart; the figures below the charts are of all.
 _DOTS = 1500
@@ -24,43 +24,53 @@ _CLOSE_WORDS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100, 150, 200, 300
 Points = list[tuple[float, int, float | None]]
 
 
-def norms_html(view: RunView, dataset: str, systems: Sequence[str], number: int) -> str:
+def norms_html(view: RunView, dataset: str, systems: Sequence[str]) -> str:
     """Charts and their figures; "" where no system has norms.
 
     Args:
         view: The run.
         dataset: Its name.
         systems: Names.
-        number: Of the data set in the page, for ids that are used once.
     """
     firsts = {name: points for name in systems if (points := _firsts(view, dataset, name))}
-    facts = view.corpora.get(dataset)
-    corpus: Points = (
-        [(norm, words, None) for norm, words in zip(facts.norms, facts.words, strict=False)] if facts else []
-    )
     if not firsts:
         return ""
-    every = corpus + [point for points in firsts.values() for point in points]
-    norm_scale = scale_for(norm for norm, _, _ in every)
-    longest, shortest = max(words for _, words, _ in every), min(words for _, words, _ in every)
-    span = (math.log10(max(1, shortest)), math.log10(max(2, longest)) + 1e-9)
-    cloud = f'<path class="cloud" id="cloud{number}" d="{_dots(corpus, norm_scale, span)}"/>'
-    charts = []
-    for at, (name, points) in enumerate(firsts.items()):
-        label = f"{name}: norms and lengths of the passages ranked first, over those of the corpus"
-        back = cloud if at == 0 else f'<use href="#cloud{number}"/>'
-        charts.append(
-            f'<figure class="norm"><figcaption>{text(name)}</figcaption><svg class="chart" viewBox="0 0 640 420" '
-            f'role="img" aria-label="{text(label)}">{_axes(norm_scale, span)}{back}'
-            f'<path class="first" d="{_dots(points, norm_scale, span)}"/></svg></figure>'
-        )
+    facts = view.corpora.get(dataset)
+    shown = _samples(facts.samples if facts else [], list(firsts))
+    behind = {name: sample for names, sample in shown for name in names}
+    pale = "; the pale dots are a sample of the corpus under the same encoder" if shown else ""
     return (
         "<h3>Norm and length of the passages ranked first</h3>"
-        '<p class="how">Each dark dot is the passage that a system ranked first for a question; the pale dots are a sample '
-        "of the corpus. Norm: length of a passage's vector. Correlations are of the norm with the logarithm of the "
-        "length in words.</p>"
-        f'<div class="grid small">{"".join(charts)}</div>'
-        + table_html(Table("Norm and length", _HEADER, _rows(corpus, firsts), names=1))
+        f'<p class="how">Each dark dot is the passage that a system ranked first for a question{pale}. Norm: length of a '
+        "passage's vector. Each chart has axes of its own. Correlations are of the norm with the logarithm of the length in "
+        "words.</p>"
+        f'<div class="grid small">{"".join(_chart(name, own, behind.get(name, [])) for name, own in firsts.items())}</div>'
+        + table_html(Table("Norm and length", _HEADER, _rows(shown, firsts), names=1))
+    )
+
+
+def _samples(samples: Sequence[CorpusSample], systems: list[str]) -> list[tuple[list[str], Points]]:
+    """Each sample with the shown systems that it belongs to, where there are any."""
+    found: list[tuple[list[str], Points]] = []
+    for sample in samples:
+        # Whose one of nobody knows is, was taken under the first one's encoder.
+        names = [name for name in systems if sample.of(name)] if sample.retrievers else systems[:1]
+        points: Points = [(norm, words, None) for norm, words in zip(sample.norms, sample.words, strict=False)]
+        if names and points:
+            found.append((names, points))
+    return found
+
+
+def _chart(system: str, firsts: Points, corpus: Points) -> str:
+    scale = scale_for(norm for norm, _, _ in firsts + corpus)
+    lengths = [words for _, words, _ in firsts + corpus]
+    span = (math.log10(max(1, min(lengths))), math.log10(max(2, max(lengths))) + 1e-9)
+    label = f"{system}: norms and lengths of the passages ranked first{', over those of the corpus' if corpus else ''}"
+    cloud = f'<path class="cloud" d="{_dots(corpus, scale, span)}"/>' if corpus else ""
+    return (
+        f'<figure class="norm"><figcaption>{text(system)}</figcaption><svg class="chart" viewBox="0 0 640 420" '
+        f'role="img" aria-label="{text(label)}">{_axes(scale, span)}{cloud}'
+        f'<path class="first" d="{_dots(firsts, scale, span)}"/></svg></figure>'
     )
 
 
@@ -111,9 +121,10 @@ def ranks(values: Sequence[float]) -> list[float]:
 _HEADER = ("passages", "number", "median norm", "median words", "mean norm percentile", "Spearman", "Pearson")
 
 
-def _rows(corpus: Points, firsts: dict[str, Points]) -> list[tuple[str, ...]]:
-    named = [("corpus sample", corpus), *firsts.items()]
-    return [_row(name, points) for name, points in named if points]
+def _rows(samples: list[tuple[list[str], Points]], firsts: dict[str, Points]) -> list[tuple[str, ...]]:
+    alone = len(samples) == 1 and len(samples[0][0]) == len(firsts)
+    corpus = [("corpus sample" if alone else f"corpus sample ({', '.join(names)})", own) for names, own in samples]
+    return [_row(name, points) for name, points in [*corpus, *firsts.items()]]
 
 
 def _row(name: str, points: Points) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ def _dataset(view: RunView, metrics: Metrics, systems: Sequence[SystemMetrics], 
         _differences(metrics, pairs),
         _curves(systems, names),
         _causes(systems),
-        norms_html(view, dataset, [own.system for own in systems], number),
+        norms_html(view, dataset, [own.system for own in systems]),
     ]
     exact = [table for table in (tables.answers(systems), tables.rankings(systems), tables.curves(systems)) if table]
     if exact:
