@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from rag_app.errors import ConfigError
 from retriever.chunking import Chunking, token_offsets
 from retriever.corpora import read_corpus
-from retriever.corpora.detect import column_names
+from retriever.corpora.detect import column_names, header_names, seems_no_header
 from retriever.corpora.records import ID_NAMES, TEXT_NAMES, guess_columns
 from retriever.corpora.writing import write_passages
 from retriever.errors import RetrieverError
@@ -56,7 +56,8 @@ class Gathered:
 
     Attributes:
         passages: How many were written.
-        faults: What was left out and why, a line each; a line that counts the rest where there are many.
+        faults: What was left out and why, a line each: every file that could not be read (on), then of each other the first
+            few faults, and how many more there are.
     """
 
     passages: int
@@ -80,12 +81,14 @@ class Preview:
         chunks: The first few.
         total: How many there are; None where there are more than were counted.
         fault: Why there are none, or what was left out first; "" where nothing was.
+        header: Names of a table's columns, its first line; () for all else.
     """
 
     name: str
     chunks: tuple[PreviewChunk, ...]
     total: int | None
     fault: str = ""
+    header: tuple[str, ...] = ()
 
 
 def check_files(files: Sequence[Path], most_bytes: int) -> None:
@@ -163,13 +166,14 @@ def gather(
     Raises:
         ConfigError: More than `most` passages, or none.
     """
-    faults = _Faults()
+    left_out: list[_Faults] = []
     done = 0
 
     def found() -> Iterator[Passage]:
         nonlocal done
         for file in files:
             step(Step("reading", file.name, done))
+            left_out.append(faults := _Faults(file))
             try:
                 for passage in _passages(file, chunking, columns, tokenizer, prefixed=len(files) > 1, faults=faults):
                     done += 1
@@ -182,15 +186,14 @@ def gather(
                     if done % _STEP_EVERY == 0:
                         step(Step("reading", file.name, done))
             except RetrieverError as error:
-                faults.add(error, file)
+                faults.stop(error)
 
     write_passages(out, found(), meta=True)
+    stopped = [faults.stopped for faults in left_out if faults.stopped]
     if not done:
-        raise ConfigError(
-            f"nothing to search in these files: {faults.lines[0] if faults.lines else 'they hold no text'}"
-        )
-    more = [f"and {faults.more:,} more"] if faults.more else []
-    return Gathered(done, (*faults.lines, *more))
+        more = f" and {len(stopped) - _SHOWN_FAULTS:,} more" if len(stopped) > _SHOWN_FAULTS else ""
+        raise ConfigError(f"nothing to search in these files: {'; '.join(stopped[:_SHOWN_FAULTS])}{more}")
+    return Gathered(done, (*stopped, *(line for faults in left_out for line in faults.told())))
 
 
 def preview(
@@ -203,7 +206,7 @@ def preview(
     most: int,
 ) -> Preview:
     """The first `count` passages of a file; others are counted up to `most`."""
-    faults = _Faults()
+    faults = _Faults(file)
     name = clean_name(file.name)
     found: list[Passage] = []
     total = 0
@@ -213,10 +216,11 @@ def preview(
             if len(found) < count:
                 found.append(passage)
     except RetrieverError as error:
-        faults.add(error, file)
+        faults.stop(error)
     offsets = token_offsets(tokenizer)
     chunks = tuple(PreviewChunk(passage, len(offsets(passage.text))) for passage in found)
-    return Preview(name, chunks, total if total <= most else None, faults.lines[0] if faults.lines else "")
+    fault = next((line for line in (*faults.told(), faults.stopped) if line), "")
+    return Preview(name, chunks, total if total <= most else None, fault, tuple(_header(file)))
 
 
 def table_columns(files: Sequence[Path]) -> list[str]:
@@ -245,14 +249,32 @@ def _passages(
     names = column_names(file) if file.suffix.lower() in TABLES else []
     mapping = _mapping(names, columns)
     corpus = read_corpus(file, on_error="skip", chunking=chunking, columns=mapping, tokenizer=tokenizer)
+    header = _header(file)
+    if seems_no_header(header):
+        faults.add(
+            f"{file.name}: the first line names the columns and is no passage, but seems to be no header "
+            f"({_shortened(header)}): put a line of names above it"
+        )
     for passage in corpus:
         # Ids of tables are often 1, 2, 3; those of documents begin with the file's name already.
         own = passage.id.startswith(f"{file.name}#")
         yield replace(passage, id=f"{file.name}:{passage.id}") if prefixed and not own else passage
     shown = [example for examples in corpus.report.examples.values() for example in examples]
     for example in shown:
-        faults.add(RetrieverError(example), file)
+        faults.add(example)
     faults.more += corpus.report.skipped_total - len(shown)
+
+
+def _header(file: Path) -> list[str]:
+    """Names of a table's columns, where its first line has them."""
+    try:
+        return header_names(file) if file.suffix.lower() in TABLES else []
+    except RetrieverError:
+        return []
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(name[:40] for name in names[:4]) + (", …" if len(names) > 4 else "")
 
 
 def _mapping(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
@@ -266,16 +288,30 @@ def _mapping(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
     return {role: name for role, name in guess_columns(names).items() if not set(known[role]) & set(names)}
 
 
+@dataclass(slots=True)
 class _Faults:
-    """What was left out: the first few in words, the others counted."""
+    """What was left out of one file: why it was not read (on), if so, and the first few faults; others are counted."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.more = 0
+    file: Path
+    stopped: str = ""
+    more: int = 0
+    lines: list[str] = field(default_factory=list)
 
-    def add(self, error: RetrieverError, file: Path) -> None:
-        """Take one in, without the folder of this server that its file lies in."""
+    def stop(self, error: RetrieverError) -> None:
+        """Take in what ended the reading."""
+        self.stopped = self._words(str(error))
+
+    def add(self, fault: str) -> None:
+        """Take one in, or count it."""
         if len(self.lines) == _SHOWN_FAULTS:
             self.more += 1
-            return
-        self.lines.append(" ".join(str(error).replace(str(file), file.name).split()))
+        else:
+            self.lines.append(self._words(fault))
+
+    def told(self) -> list[str]:
+        """Those that did not end the reading, and how many more there are."""
+        return [*self.lines, *([f"{self.file.name}: and {self.more:,} more"] if self.more else [])]
+
+    def _words(self, fault: str) -> str:
+        """In one line, without the folder of this server that the file lies in."""
+        return " ".join(fault.replace(str(self.file), self.file.name).split())

@@ -70,6 +70,15 @@ def test_invalid_utf8_is_a_fault_of_its_line(tmp_path: Path) -> None:
     assert corpus.report.skipped == {"invalid UTF-8": 1}
 
 
+@pytest.mark.parametrize("name", ["c.tsv", "c.csv"])
+def test_a_passage_is_not_taken_for_the_header_where_that_is_in_another_encoding(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    separator = "\t" if name == "c.tsv" else ","
+    path.write_bytes(separator.join(["id", "text", "Stra\xdfe\nid", "text", "x\n"]).encode("latin-1"))
+    with pytest.raises(RetrieverError, match="header .*is not valid UTF-8: save the file as UTF-8"):
+        list(read_corpus(path, on_error="skip"))
+
+
 def test_a_line_with_another_number_of_cells_is_told_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "c.csv"
     path.write_text("id,text\n1,a\n2,b,c\n3,d\n")

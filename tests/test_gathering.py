@@ -134,12 +134,58 @@ def test_what_cannot_be_read_is_left_out_and_told_without_our_folders(tmp_path: 
     files = sorted(tmp_path.iterdir())
     gathered, rows = run(files, tmp_path / "out.jsonl")
     assert [row["text"] for row in rows] == ["Otters.", "Lions."]
-    assert len(gathered.faults) <= 6 and gathered.faults[-1] == "and 17 more"
+    assert len(gathered.faults) <= 6 and gathered.faults[-1] == "rows.csv: and 17 more"
     assert gathered.faults[0].startswith("bad.pdf") and "rows.csv:3" in gathered.faults[1]
     assert str(tmp_path) not in " ".join(gathered.faults)
     with pytest.raises(ConfigError, match="nothing to search in these files: bad.pdf") as caught:
         run(files[:1], tmp_path / "out.jsonl")
     assert str(tmp_path) not in str(caught.value)
+
+
+def test_every_file_that_could_not_be_read_is_named_however_many_bad_lines_there_are(tmp_path: Path) -> None:
+    bad = "".join(f'{{"id": {n}}}\nx\n"y"\n[\n{{"id": {n}.5, "text": "a"}}\n' for n in range(9))
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(f'{{"id": "1", "text": "Lions."}}\n{bad}')
+    for name in ("c.pdf", "d.txt", "e.txt"):
+        (tmp_path / name).write_bytes(b"caf\xe9")
+    gathered, _ = run(sorted(tmp_path.iterdir()), tmp_path / "out.jsonl")
+    assert [fault[:5] for fault in gathered.faults[:3]] == ["c.pdf", "d.txt", "e.txt"]
+    assert gathered.faults[1] == "d.txt holds no passages: line 1 is not valid UTF-8: save the file as UTF-8"
+    assert [fault.split(":")[0] for fault in gathered.faults[3:]] == ["a.jsonl"] * 6 + ["b.jsonl"] * 6
+    assert gathered.faults[-1] == "b.jsonl: and 40 more"
+    with pytest.raises(ConfigError, match=r"in these files: c\.pdf .*; d\.txt .*; e\.txt"):
+        run(sorted(tmp_path.glob("[cde].*")), tmp_path / "out.jsonl")
+
+
+def test_a_first_line_that_seems_to_be_a_passage_is_not_lost_without_a_word(tmp_path: Path) -> None:
+    table, out = tmp_path / "rows.csv", tmp_path / "out.jsonl"
+    words = "rows.csv: the first line names the columns and is no passage, but seems to be no header"
+    for first in ("1,Sea otters", "7.5,Otters", "Otters,Sea otters hold hands while asleep."):
+        table.write_text(f"{first}\n2,Lions sleep in the sun all day.\n")
+        columns = {"text": table_columns([table])[1]}
+        gathered, rows = run([table], out, columns=columns)
+        assert [row["text"] for row in rows] == ["Lions sleep in the sun all day."]
+        assert len(gathered.faults) == 1 and gathered.faults[0].startswith(f"{words} ({first.replace(',', ', ')}): put")
+        seen = preview(table, chunking=Chunking(), columns=columns, tokenizer=None, count=2, most=5)
+        assert (seen.fault, seen.header) == (gathered.faults[0], tuple(first.split(",")))
+    table.write_text("1,Otters\n")  # and nothing else
+    with pytest.raises(ConfigError, match="rows.csv holds no passages: it has a header alone"):
+        run([table], out, columns={"text": "Otters"})
+    for first in ("Art. no.,What does it do all day?", "Animal,2019", "name,text"):
+        table.write_text(f"{first}\n2,Lions\n")
+        seen = preview(
+            table, chunking=Chunking(), columns={"text": table_columns([table])[1]}, tokenizer=None, count=2, most=5
+        )
+        assert (seen.fault == "") == (first != "Animal,2019") and len(seen.chunks) == 1
+
+
+def test_a_table_in_another_encoding_has_no_columns_to_choose(tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    for encoding in ("latin-1", "utf-16"):
+        table.write_text("Straße;Satz\nAm Weg;Löwen schlafen.\n", encoding=encoding)
+        assert table_columns([table]) == []
+        with pytest.raises(ConfigError, match=r"rows\.csv.*: save (the file|it) as UTF-8"):
+            run([table], tmp_path / "out.jsonl")
 
 
 def test_more_passages_than_allowed_are_refused(tmp_path: Path) -> None:

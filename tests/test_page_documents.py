@@ -69,6 +69,9 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "bees.txt").write_text("Bees dance to tell others where flowers are.")
     rows = "".join(f'animal {n},"{"Otters and lions and bees, " * 30}number {n}."\n' for n in range(1000))
     (folder / "slow.csv").write_text(f"Animal,What it does\n{rows}")
+    rows = "".join(f'animal {n},"{"Otters and lions and bees, " * 30}number {n}."\n' for n in range(60))
+    (folder / "short.csv").write_text(f"name,text\n{rows}")
+    (folder / "long.txt").write_text("word " * 150_000)
     (folder / "large.txt").write_text("word " * 400_000)
     return folder
 
@@ -150,6 +153,36 @@ def test_a_table_is_previewed_once_its_column_of_texts_is_known(url: str, browse
     page.get_by_role("option", name="What it does").click()
     expect(page.locator("#preview .mg-card")).to_have_count(5, timeout=MADE_MS)
     expect(page.locator("#preview")).to_contain_text("1,000 passages, the first 5")
+    page.context.close()
+
+
+def test_what_is_brought_while_a_corpus_is_made_stays_and_what_is_removed_is_gone(
+    url: str, browser: Browser, brought: Path
+) -> None:
+    page = open_page(browser, url)
+    name, files, preview = page.locator("#corpus-name textarea, #corpus-name input"), page.locator("#files"), "#preview"
+    bring(page, brought / "long.txt")
+    expect(page.locator(preview)).to_contain_text("Reading long.txt …")
+    files.get_by_label("Remove this file").or_(files.get_by_label("Clear")).first.click()
+    expect(page.locator(preview)).to_contain_text("Drop files to see")
+    bring(page, brought / "short.csv")
+    expect(page.locator(preview)).to_contain_text("columns, by the first line: name, text", timeout=MADE_MS)
+    name.fill("First")
+    page.get_by_role("button", name="Make the corpus").click()
+    expect(page.locator("#making progress")).to_be_visible(timeout=MADE_MS)
+    bring(page, brought / "otters.txt")
+    expect(files).to_contain_text("otters")
+    name.fill("Second")
+    expect(page.locator("#making")).to_contain_text("First can be asked now: 60 passages", timeout=MADE_MS)
+    expect(files).not_to_contain_text("short")
+    expect(files).to_contain_text("otters")
+    expect(name).to_have_value("Second")
+    expect(page.locator(preview)).to_contain_text(OTTERS, timeout=MADE_MS)
+    page.get_by_role("button", name="Make the corpus").click()
+    expect(page.locator("#making")).to_contain_text("Second can be asked now: 1 passage.", timeout=MADE_MS)
+    expect(name).to_have_value("")
+    expect(files).not_to_contain_text("otters")
+    expect(page.locator(preview)).to_contain_text("Drop files to see")
     page.context.close()
 
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from eval.report.html.markup import text
-from rag_app.gathering import Preview, PreviewChunk
+from rag_app.gathering import Preview, PreviewChunk, clean_name
 from rag_app.page.making import Making
 from rag_app.page.progress import pace, render_progress
 from rag_app.shelf import Added, Shelved
 
 SHOWN_CHARACTERS = 3000
 """Of a previewed passage, which in a table may be as long as a book."""
+SHOWN_NAMES, SHOWN_OF_A_NAME = 8, 40
 
 NO_PREVIEW = '<p class="mg-empty">Drop files to see the first passages they will be cut into.</p>'
 NO_CORPORA = '<p class="mg-empty">None yet. A corpus you make is kept here; nobody else sees it.</p>'
@@ -29,12 +30,20 @@ def render_preview(preview: Preview, longest: int, measure: str) -> str:
     count = "no passages" if not preview.chunks else _count(preview.total, len(preview.chunks))
     cards = "".join(_chunk(number, chunk, longest) for number, chunk in enumerate(preview.chunks, start=1))
     fault = f'<p class="mg-note">{text(preview.fault)}</p>' if preview.fault else ""
+    names = ", ".join(name[:SHOWN_OF_A_NAME] for name in preview.header[:SHOWN_NAMES])
+    more = ", …" if len(preview.header) > SHOWN_NAMES else ""
+    header = f" · columns, by the first line: {text(names)}{more}" if names else ""
     return (
         f'<section class="mg-preview" aria-label="Preview"><h2>{text(preview.name)}</h2>'
-        f'<p class="mg-how">{count} · lengths in tokens of {text(measure)}</p>{fault}'
+        f'<p class="mg-how">{count} · lengths in tokens of {text(measure)}{header}</p>{fault}'
         + (f'<ol class="mg-chunks">{cards}</ol>' if cards else "")
         + "</section>"
     )
+
+
+def render_reading(name: str) -> str:
+    """That a file's preview is being made."""
+    return render_progress(f"Reading {clean_name(name)} …", "")
 
 
 def render_making(making: Making) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ from typing import Any
 import gradio as gr
 
 from rag_app.errors import USER_ERRORS, ConfigError
-from rag_app.gathering import MOST_FILES, NO_COLUMN, SUFFIXES, table_columns
+from rag_app.gathering import NO_COLUMN, table_columns
 from rag_app.page.compare_tab import CompareParts, corpus_choices
-from rag_app.page.documents import NO_PREVIEW, render_added, render_corpora, render_making, render_preview
+from rag_app.page.documents import render_added, render_corpora, render_making, render_preview
+from rag_app.page.documents_layout import Bring, Keep, lay_out_bring, lay_out_keep
+from rag_app.page.documents_preview import Previews
 from rag_app.page.making import Work
-from rag_app.page.place import place
 from rag_app.page.render import render_message
 from rag_app.page.room import Room, owner_of
-from rag_app.shelf import LONGEST_NAME, Added, Shelved
+from rag_app.shelf import Added, Shelved
 from retriever.chunking import Chunking
 from retriever.corpora.records import guess_columns
 from retriever.turns import Turns
@@ -28,40 +29,14 @@ Update = dict[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Bring:
-    """What a corpus is made of."""
+class Used:
+    """A corpus that was made, and what stood in the fields when that began."""
 
-    files: gr.File
-    name: gr.Textbox
-    max_tokens: gr.Slider
-    overlap: gr.Slider
-    columns: gr.Row
-    roles: tuple[gr.Dropdown, gr.Dropdown, gr.Dropdown]
-    make: gr.Button
-    cancel: gr.Button
-    progress: gr.HTML
-    preview: gr.HTML
-
-    def settings(self) -> list[Any]:
-        """Files, chunk settings and columns, as the functions below take them."""
-        return [self.files, self.max_tokens, self.overlap, *self.roles]
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """The corpora that are there."""
-
-    listing: gr.HTML
-    tools: gr.Column
-    chosen: gr.Dropdown
-    name: gr.Textbox
-    rename: gr.Button
-    ask: gr.Button
-    delete: gr.Button
-    sure: gr.Row
-    really: gr.Button
-    keep: gr.Button
-    notice: gr.HTML
+    made: Added
+    files: tuple[str, ...]
+    name: str
+    chosen: str | None
+    asked: str | None
 
 
 def lay_out_documents(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
@@ -74,85 +49,15 @@ def lay_out_documents(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
     """
     with gr.Tab("Documents", id="documents") as tab:
         with gr.Row(elem_classes="mg-documents"):
-            bring = _bring(room)
-        keep = _keep()
+            bring = lay_out_bring(room)
+        keep = lay_out_keep()
     _wire_bring(room, bring, keep, parts)
     _wire_keep(room, keep, parts, tabs)
 
-    def show(kept: str, request: gr.Request) -> Update:
-        return _listed(room, keep, owner_of(request, kept))
+    def show(chosen: str | None, kept: str, request: gr.Request) -> Update:
+        return _listed(room, keep, owner_of(request, kept), chosen or "")
 
-    tab.select(show, room.browser, _list_outputs(keep), **QUIET)
-
-
-def _bring(room: Room) -> Bring:
-    page, chunking = room.config.page, room.shelf.chunking
-    with gr.Column(elem_classes="mg-bring", min_width=320):
-        place(
-            '<h2 class="mg-title">Ask your own documents</h2><p class="mg-hint">'
-            f"{' '.join(SUFFIXES)} · at most {page.max_upload_mb} MB and {page.max_passages:,} passages together. They stay on "
-            "the machine that runs this page, and only you see them.</p>"
-        )
-        files = gr.File(
-            label=f"Files (up to {MOST_FILES})",
-            file_count="multiple",
-            file_types=list(SUFFIXES),
-            height=170,
-            elem_id="files",
-        )
-        name = gr.Textbox(
-            label="Name", placeholder="the first file's name", max_length=LONGEST_NAME, elem_id="corpus-name"
-        )
-        with gr.Row():
-            max_tokens = gr.Slider(
-                20,
-                512,
-                chunking.max_tokens,
-                step=1,
-                label="Tokens a passage, at most",
-                elem_id="max-tokens",
-                min_width=220,
-            )
-            overlap = gr.Slider(
-                0,
-                200,
-                chunking.overlap,
-                step=1,
-                label="Tokens repeated from the last",
-                elem_id="overlap",
-                min_width=220,
-            )
-        with gr.Row(visible=False, elem_id="columns") as columns:
-            roles = tuple(
-                gr.Dropdown([], label=label, elem_id=f"column-{role}", min_width=150)
-                for role, label in (("id", "Column of ids"), ("title", "Column of titles"), ("text", "Column of texts"))
-            )
-        with gr.Row():
-            make = gr.Button("Make the corpus", variant="primary", elem_id="make")
-            cancel = gr.Button("Cancel", visible=False, elem_id="cancel")
-        progress = place(elem_id="making")
-    with gr.Column(min_width=320):
-        preview = place(NO_PREVIEW, elem_id="preview")
-    return Bring(
-        files, name, max_tokens, overlap, columns, (roles[0], roles[1], roles[2]), make, cancel, progress, preview
-    )
-
-
-def _keep() -> Keep:
-    place('<h2 class="mg-title">Your corpora</h2>')
-    listing = place(elem_id="corpora")
-    with gr.Column(visible=False) as tools:
-        with gr.Row(elem_classes="mg-tools"):
-            chosen = gr.Dropdown([], label="Corpus", elem_id="chosen", min_width=200, scale=2)
-            name = gr.Textbox(label="New name", max_length=LONGEST_NAME, elem_id="new-name", min_width=200, scale=2)
-            ask = gr.Button("Ask it", variant="primary", min_width=100, elem_id="ask")
-            rename = gr.Button("Rename", min_width=100, elem_id="rename")
-            delete = gr.Button("Delete …", min_width=100, elem_id="delete")
-        with gr.Row(visible=False) as sure:
-            really = gr.Button("Delete it for good", variant="stop", elem_id="really")
-            keep = gr.Button("Keep it", elem_id="keep")
-    notice = place(elem_id="notice")
-    return Keep(listing, tools, chosen, name, rename, ask, delete, sure, really, keep, notice)
+    tab.select(show, [keep.chosen, room.browser], _list_outputs(keep), **QUIET)
 
 
 def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> None:
@@ -160,21 +65,36 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
     # One corpus at a time: the same encoders serve all, so that a second beside the first would make both take twice as long.
     turns = Turns()
     works: dict[str | None, Work] = {}  # by visit, to be cancelled
+    previews = Previews()
 
-    def look(files: list[str] | None, max_tokens: int, overlap: int, *roles: str | None) -> Update:
-        if not files:
-            return {bring.preview: NO_PREVIEW}
-        names = table_columns([Path(file) for file in files])
-        if names and not roles[2]:
-            return {bring.preview: render_message(f"choose the column that holds the texts: {', '.join(names)}")}
-        try:
-            seen = shelf.preview(Path(files[0]), Chunking(int(max_tokens), int(overlap)), _columns(roles))
-            return {bring.preview: render_preview(seen, shelf.longest(), shelf.measure)}
-        except USER_ERRORS as error:
-            return {bring.preview: render_message(str(error))}
+    async def show(
+        visit: str | None, files: list[str] | None, max_tokens: int, overlap: int, roles: tuple[str | None, ...]
+    ) -> AsyncIterator[Any]:
+        def read(file: Path) -> str:
+            seen = shelf.preview(file, Chunking(int(max_tokens), int(overlap)), _columns(roles))
+            return render_preview(seen, shelf.longest(), shelf.measure)
 
-    def take(files: list[str] | None, max_tokens: int, overlap: int) -> Update:
-        names = table_columns([Path(file) for file in files or []])
+        async with contextlib.aclosing(previews.show(visit, _paths(files), _columns(roles), read)) as shown:
+            async for html in shown:
+                # Gradio sends the last thing once more at the end, so that what is out of date ends with nothing.
+                yield gr.skip() if html is None else html
+
+    async def look(
+        files: list[str] | None,
+        max_tokens: int,
+        overlap: int,
+        id: str | None,
+        title: str | None,
+        text: str | None,
+        request: gr.Request,
+    ) -> AsyncIterator[Any]:
+        async for html in show(request.session_hash, files, max_tokens, overlap, (id, title, text)):
+            yield html
+
+    async def show_new(
+        visit: str | None, files: list[str] | None, max_tokens: int, overlap: int
+    ) -> AsyncIterator[Update]:
+        names = table_columns(_paths(files))
         guessed = guess_columns(names)
         roles = (guessed.get("id", NO_COLUMN), guessed.get("title", NO_COLUMN), guessed.get("text", ""))
         without = {"id": [("(none: number them)", NO_COLUMN)], "title": [("(none)", NO_COLUMN)], "text": []}
@@ -182,8 +102,16 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
             dropdown: gr.Dropdown([*without[role], *names], value=value or None)
             for dropdown, role, value in zip(bring.roles, without, roles, strict=True)
         }
-        about = look(files, max_tokens, overlap, *roles)
-        return about | {bring.columns: gr.Row(visible=bool(names)), bring.progress: "", **shown}
+        first = {bring.columns: gr.Row(visible=bool(names)), **shown}
+        async for html in show(visit, files, max_tokens, overlap, roles):
+            yield first | {bring.preview: html}
+            first = {}
+
+    async def take(
+        files: list[str] | None, max_tokens: int, overlap: int, request: gr.Request
+    ) -> AsyncIterator[Update]:
+        async for update in show_new(request.session_hash, files, max_tokens, overlap):
+            yield {bring.progress: ""} | update
 
     async def make(
         files: list[str] | None,
@@ -193,6 +121,8 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
         title: str | None,
         text: str | None,
         name: str,
+        chosen: str | None,
+        asked: str | None,
         kept: str,
         request: gr.Request,
     ) -> AsyncIterator[Update]:
@@ -204,14 +134,14 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
         except USER_ERRORS as error:
             yield ready | {bring.progress: render_message(str(error))}
             return
-        paths, columns = [Path(file) for file in files or []], _columns((id, title, text))
+        paths, columns = _paths(files), _columns((id, title, text))
         work = Work(lambda step: shelf.add(owner, name, paths, chunking=chunking, columns=columns, step=step), turns)
         works[visit] = work
         try:
             async with contextlib.aclosing(work.watch()) as watched:
                 async for making in watched:
                     if making.added:
-                        yield ready | added(making.added, owner)
+                        yield ready | {used: Used(making.added, tuple(files or []), name, chosen, asked)}
                     elif making.ended:
                         why = making.error or "cancelled: nothing of it was kept"
                         yield ready | {bring.progress: render_message(why)}
@@ -221,31 +151,65 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
             if works.get(visit) is work:
                 del works[visit]
 
-    def added(made: Added, owner: str) -> Update:
-        corpora = shelf.corpora(owner)
-        return {
-            bring.progress: render_added(made),
-            bring.files: None,
-            bring.name: "",
-            bring.preview: NO_PREVIEW,
-            bring.columns: gr.Row(visible=False),
-            **_update_list(keep, corpora, made.corpus.id),
-            parts.corpus: corpus_choices(corpora, made.corpus.id),
+    async def tidy(
+        was: Used | None,
+        files: list[str] | None,
+        name: str,
+        max_tokens: int,
+        overlap: int,
+        id: str | None,
+        title: str | None,
+        text: str | None,
+        chosen: str | None,
+        new_name: str,
+        asked: str | None,
+        kept: str,
+        request: gr.Request,
+    ) -> AsyncIterator[Any]:
+        """Tell of the corpus, and empty what went into it. What its maker has changed meanwhile stays."""
+        if was is None:
+            yield gr.skip()
+            return
+        corpora, made = shelf.corpora(owner_of(request, kept)), was.made.corpus.id
+        told = {
+            used: None,
+            bring.progress: render_added(was.made),
+            **_update_list(keep, corpora, made if chosen == was.chosen and not new_name else chosen or ""),
+            parts.corpus: corpus_choices(corpora, made if asked == was.asked else asked or ""),
         }
+        if name == was.name:
+            told[bring.name] = ""
+        files, visit = files or [], request.session_hash
+        left = [file for file in files if file not in was.files]
+        if len(left) == len(files):
+            yield told
+            return
+        told[bring.files] = left or None
+        if left and table_columns(_paths(left)) == table_columns(_paths(files)):
+            async for html in show(visit, left, max_tokens, overlap, (id, title, text)):
+                yield told | {bring.preview: html}
+                told = {}
+            return
+        async for update in show_new(visit, left, max_tokens, overlap):
+            yield told | update
+            told = {}
 
     def cancel(request: gr.Request) -> None:
         """What became of it is told where it is watched: it may be whole by then."""
         if work := works.get(request.session_hash):
             work.cancel()
 
-    waiting: dict[str, Any] = {"concurrency_id": "preview", "concurrency_limit": 4, **QUIET}
-    outputs = [bring.preview, bring.columns, bring.progress, *bring.roles]
-    bring.files.upload(take, [bring.files, bring.max_tokens, bring.overlap], outputs, **waiting)
+    used = gr.State(None)
+    # Whoever waits for a preview sleeps in `previews`, and sees that they do.
+    waiting: dict[str, Any] = {"concurrency_limit": None, **QUIET}
+    about_files = [bring.preview, bring.columns, *bring.roles]
     gr.on(
-        [bring.files.clear, bring.files.delete],
+        [bring.files.upload, bring.files.clear, bring.files.delete],
         take,
         [bring.files, bring.max_tokens, bring.overlap],
-        outputs,
+        [bring.progress, *about_files],
+        # Also while the preview of a file that is not wanted any more is being made.
+        trigger_mode="multiple",
         **waiting,
     )
     gr.on(
@@ -256,20 +220,27 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
         trigger_mode="always_last",
         **waiting,
     )
-    bring.make.click(
+    making = bring.make.click(
         make,
-        [*bring.settings(), bring.name, room.browser],
-        [
-            *(bring.make, bring.cancel, bring.progress, bring.files, bring.name, bring.preview, bring.columns),
-            parts.corpus,
-            *_list_outputs(keep),
-        ],
+        [*bring.settings(), bring.name, keep.chosen, parts.corpus, room.browser],
+        [bring.make, bring.cancel, bring.progress, used],
         api_visibility="private",
         show_progress="minimal",
         show_progress_on=bring.progress,
         trigger_mode="once",
         # Those who wait for their turn sleep here, and can cancel.
         concurrency_limit=None,
+    )
+    # In an event of its own, for it is given what stands in the fields at the end and not at the beginning.
+    making.then(
+        tidy,
+        [
+            *(used, bring.files, bring.name, bring.max_tokens, bring.overlap, *bring.roles),
+            *(keep.chosen, keep.name, parts.corpus, room.browser),
+        ],
+        [used, bring.progress, bring.files, bring.name, *about_files, *_list_outputs(keep), parts.corpus],
+        trigger_mode="multiple",
+        **waiting,
     )
     bring.cancel.click(cancel, None, None, queue=False, **QUIET)
 
@@ -337,6 +308,10 @@ def _chosen(corpus: str | None) -> str:
     if not corpus:
         raise ConfigError("no corpus is chosen: choose one of yours")
     return corpus
+
+
+def _paths(files: Sequence[str] | None) -> list[Path]:
+    return [Path(file) for file in files or []]
 
 
 def _columns(roles: tuple[str | None, ...]) -> Mapping[str, str]:

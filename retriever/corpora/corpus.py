@@ -56,7 +56,7 @@ class Corpus:
             if isinstance(item, Fault):
                 if self._on_error == "fail":
                     raise RetrieverError(
-                        f"{where}: {item.detail}; mend it, or leave such records out with --on-error skip"
+                        f"{where}: {item.detail}; mend it, or leave such {self._source.parts} out with --on-error skip"
                     )
                 report.skip(where, item)
                 continue
@@ -90,12 +90,15 @@ class Corpus:
         fraction = self._source.fraction_read()
         return round(self.report.kept / fraction) if fraction else None
 
-    @staticmethod
-    def _why_empty(report: CorpusReport) -> str:
+    def _why_empty(self, report: CorpusReport) -> str:
         if not report.read:
-            return ": the source is empty"
+            return f": {self._source.empty}"
         first = next((examples[0] for examples in report.examples.values()), "")
-        return f": {report.skipped_total:,} of {report.read:,} records were skipped, the first at {first}"
+        # Of a single document, which is not counted but told what is wrong with it.
+        own = first.removeprefix(f"{self.name}: ")
+        if report.read == 1 and own != first:
+            return f": {own}"
+        return f": {report.skipped_total:,} of {report.read:,} {self._source.parts} were skipped, the first at {first}"
 
 
 def read_corpus(

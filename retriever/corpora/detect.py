@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import difflib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from retriever.corpora.documents import DocumentSource, find_documents
 from retriever.corpora.hub import PREFIX, HubSource
 from retriever.corpora.lines import UTF8_BOM, is_gzip, read_head
 from retriever.corpora.parsers import PARSERS, document_kind
-from retriever.corpora.records import ID_NAMES, TEXT_NAMES, check_columns, find_fields
+from retriever.corpora.records import ID_NAMES, TEXT_NAMES, check_columns, find_fields, guess_columns
 from retriever.corpora.report import Fault, Source
 from retriever.corpora.tables import JsonlSource, TableSource, find_delimiter, header_cells, parse_object
 from retriever.errors import RetrieverError
@@ -28,6 +29,11 @@ KNOWN = (
 )
 BEIR_CORPUS = ("corpus.jsonl", "corpus.jsonl.gz")
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+LONGEST_HEADING = 100
+"""Characters of a column's name; a form's questions, which become names too, are seldom longer."""
+
+# A number, a date or a time; or a sentence, of four words at least, for "Art. no." is a name, as a question may be.
+_VALUE = re.compile(r"[-+]?\d[\d.,:/ -]*%?|(?:\S+\s+){3,}\S*[.!…]|.{4,}。", re.DOTALL)
 _LFS_MARK = b"version https://git-lfs.github.com/spec/"
 
 
@@ -106,14 +112,38 @@ def column_names(path: Path) -> list[str]:
     if line.startswith("{"):
         record = parse_object(line)
         return [] if isinstance(record, Fault) else [str(name) for name in record]
-    if path.suffix.lower() not in (".csv", ".tsv"):
+    return header_names(path)
+
+
+def header_names(path: Path) -> list[str]:
+    """Names of a table's columns, its first line; [] for all else and where that line is not UTF-8."""
+    head = read_head(path)
+    line = _first_line(head).decode("utf-8", "replace")
+    if path.suffix.lower() not in (".csv", ".tsv") or line.startswith("{") or _not_utf8(head):
         return []
     return [name for name in header_cells(line, find_delimiter(line, _wanted({}))) if name]
+
+
+def seems_no_header(names: Sequence[str]) -> bool:
+    """Whether a table's first line looks like a passage: a number in front, or numbers or sentences and no usual name."""
+    if names and names[0].isdigit():
+        return True
+    return not guess_columns(names) and any(_VALUE.fullmatch(name) or len(name) > LONGEST_HEADING for name in names)
 
 
 def _first_line(head: bytes) -> bytes:
     """The first line of a file that is not blank, without byte-order mark and line end."""
     return next((line for line in head.removeprefix(UTF8_BOM).splitlines() if line.strip()), b"").strip(b"\r\n")
+
+
+def _not_utf8(head: bytes) -> bool:
+    """Whether the first line is in another encoding; a character that the head's end cuts in two says nothing."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        decoder.decode(_first_line(head))
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _wanted(columns: Mapping[str, str]) -> set[str]:
@@ -138,6 +168,8 @@ def _table_kind(path: Path, head: bytes, suffix: str, columns: Mapping[str, str]
             raise RetrieverError(f"{path} is UTF-16 text: save it as UTF-8")
         if first.startswith(b"["):
             raise RetrieverError(f"{path} is a JSON list: write one object a line (JSONL)")
+        if named_table and _not_utf8(head):
+            raise RetrieverError(f"{path}: the header is not valid UTF-8: save the file as UTF-8")
     if named_table and not _is_passage(first, columns, whole=b"\n" in head):
         names = header_cells(line, find_delimiter(line, ids | texts))
         # A number is a passage's: the file has no header, and "text" stands in its first line by chance.

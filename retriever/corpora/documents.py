@@ -36,6 +36,9 @@ class DocumentSource:
         tokenizer: By which chunks are measured; None measures in words.
     """
 
+    parts = "files or pages"
+    empty = "the source is empty"
+
     def __init__(
         self,
         root: Path,

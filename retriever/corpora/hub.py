@@ -29,6 +29,8 @@ class HubSource:
     """
 
     ignored_files = 0
+    parts = "records"
+    empty = "the source is empty"
 
     def __init__(self, address: str, columns: Mapping[str, str]) -> None:
         self.name = address

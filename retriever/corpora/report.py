@@ -26,10 +26,19 @@ class Fault:
 
 
 class Source(Protocol):
-    """Something that passages are read from."""
+    """Something that passages are read from.
+
+    Attributes:
+        name: As people named it.
+        ignored_files: Files of a folder whose names end in something no parser reads.
+        parts: What can be faulty in it, for people: "records", or "files or pages".
+        empty: What it is when nothing at all is in it, for people.
+    """
 
     name: str
     ignored_files: int
+    parts: str
+    empty: str
 
     def items(self) -> Iterator[tuple[str, Passage | Fault]]:
         """Each record's place ("file:line") and what it holds; starts again from the beginning at every call."""

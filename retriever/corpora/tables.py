@@ -27,6 +27,8 @@ class LineSource:
 
     kind = ""
     ignored_files = 0
+    parts = "records"
+    empty = "the source is empty"
 
     def __init__(self, path: Path, columns: Mapping[str, str]) -> None:
         self.name = str(path)
@@ -51,7 +53,13 @@ class LineSource:
             try:
                 yield number, line.decode("utf-8")
             except UnicodeDecodeError as error:
-                yield number, Fault("invalid UTF-8", f"byte {error.start + 1} of the line is not valid UTF-8")
+                yield (
+                    number,
+                    Fault(
+                        "invalid UTF-8",
+                        f"byte {error.start + 1} of the line is not valid UTF-8: save the file as UTF-8",
+                    ),
+                )
 
 
 class JsonlSource(LineSource):
@@ -90,6 +98,8 @@ class TableSource(LineSource):
         delimiter: What stands between two cells.
     """
 
+    empty = "it has a header alone"
+
     def __init__(self, path: Path, columns: Mapping[str, str], delimiter: str) -> None:
         super().__init__(path, columns)
         self.delimiter = delimiter
@@ -99,7 +109,7 @@ class TableSource(LineSource):
         """Passages and faults in file order; a passage over several lines is named by its first.
 
         Raises:
-            RetrieverError: The header lacks a column.
+            RetrieverError: The header lacks a column, or cannot be read.
         """
         # The module's limit on a field's length is for the whole process; lines are bounded here already.
         csv.field_size_limit(max(csv.field_size_limit(), 1 << 30))
@@ -109,6 +119,8 @@ class TableSource(LineSource):
         for number, line in lines:
             where = f"{self.path}:{number}"
             if isinstance(line, Fault):
+                if header is None:  # or the first passage would be taken for it
+                    raise RetrieverError(f"{where}: the header cannot be read: {line.detail}")
                 yield where, line
             elif header is None or fields is None:
                 header = header_cells(line, self.delimiter)
