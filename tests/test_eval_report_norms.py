@@ -23,8 +23,8 @@ from tests.run_folders import row, write_run
 SYSTEMS = ["cosine k=3", "qnorm k=3", "bm25 k=3", "closed-book"]
 # By retriever, the norms of the passages ranked first; one encoder is far from the other.
 FIRSTS = {"cosine k=3": [1.0, 2.0, 1.5], "qnorm k=3": [40.0, 60.0, 50.0], "bm25 k=3": [1.2, 1.4, 1.3]}
-ONE = {"words": [5, 50, 500], "norms": [1.1, 1.7, 1.9]}
-OTHER = {"words": [6, 60, 600], "norms": [41.0, 58.0, 52.0]}
+ONE: dict[str, Any] = {"words": [5, 50, 500], "norms": [1.1, 1.7, 1.9]}
+OTHER: dict[str, Any] = {"words": [6, 60, 600], "norms": [41.0, 58.0, 52.0]}
 CONFIG = {
     "eval": {"retrievers": ["cosine", "qnorm", "bm25", "closed-book"]},
     "retrievers": {

@@ -181,8 +181,10 @@ def test_a_program_can_compare_too(url: str) -> None:
         client.predict(" ", "cosine", "qnorm", 2, api_name="/compare")
     untrained = client.predict(QUESTION, "cosine-untrained", "qnorm-untrained", 2, api_name="/compare")
     assert untrained["badge"] == "same encoder, different scoring"
-    named = client.predict(QUESTION, "cosin", "qnorm", 2, api_name="/compare")
-    assert 'there is no retriever "cosin"' in named["answers"][0]["error"] and named["answers"][1]["answer"]
+    with pytest.raises(AppError, match='there is no retriever "cosin"'):
+        client.predict(QUESTION, "cosin", "qnorm", 2, api_name="/compare")
+    with pytest.raises(AppError, match="k must be a whole number from 1 to 20, got '3'"):
+        client.predict(QUESTION, "cosine", "qnorm", "3", api_name="/compare")
 
 
 def test_a_busy_port_is_one_line_that_names_the_option(tmp_path: Path) -> None:

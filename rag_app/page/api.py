@@ -46,7 +46,7 @@ def told_in_a_line(doing: str) -> Iterator[None]:
     """Whatever goes wrong in the block reaches the client as one line, without a traceback; see `in_words`."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - whatever it is, a program's author reads a line
+    except Exception as error:
         raise gr.Error(in_words(error, doing), print_exception=False) from error
 
 
