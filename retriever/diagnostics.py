@@ -215,6 +215,8 @@ class Diagnosis:
         cv: Coefficient of variation.
         histogram: Of all norms.
         sampled: Passages whose lengths were counted.
+        limit: Tokens at which the encoder cuts; None where nobody says.
+        at_limit: Share of these passages that have so many: all that goes by length takes what is longer for this long.
         length: Correlation of norm and log length, over these.
         length_interval: Its interval.
         line: Slope and height of norm in the natural logarithm of the length.
@@ -229,6 +231,7 @@ class Diagnosis:
         relevance_interval: Its interval.
         partial: The same with log length held constant.
         partial_interval: Its interval.
+        undefined: Why, in a phrase, by the name of each figure that is NaN or None; `effect` and `apart` have their own reasons.
     """
 
     n: int
@@ -240,6 +243,8 @@ class Diagnosis:
     cv: float
     histogram: Histogram
     sampled: int
+    limit: int | None
+    at_limit: float
     length: float
     length_interval: tuple[float, float] | None
     line: tuple[float, float]
@@ -254,6 +259,7 @@ class Diagnosis:
     relevance_interval: tuple[float, float] | None
     partial: float
     partial_interval: tuple[float, float] | None
+    undefined: dict[str, str]
 
 
 def diagnose(
@@ -264,6 +270,7 @@ def diagnose(
     others: npt.ArrayLike,
     *,
     sampled: npt.ArrayLike | None = None,
+    limit: int | None = None,
 ) -> Diagnosis:
     """All figures of a corpus under one encoder.
 
@@ -275,6 +282,7 @@ def diagnose(
         others: [n] bool; passages that are relevant to no question.
         sampled: [m] bool; which of `rows` are a fair sample of the corpus, on which all rests that is about length; the
             others were counted because they are relevant. All of them where None.
+        limit: Tokens at which texts were cut before they were counted.
     """
     values, places = np.asarray(norms, dtype=np.float64), np.asarray(rows, dtype=np.int64)
     tokens = np.asarray(lengths, dtype=np.int64)
@@ -290,7 +298,7 @@ def diagnose(
     plain = _pearson(counted[chosen], marks.astype(np.float64))
     partial = partial_correlation(counted[chosen], marks, logs)
     low, median, high = (float(value) for value in np.percentile(values, (5, 50, 95)))
-    return Diagnosis(
+    found = Diagnosis(
         n=len(values),
         mean=float(values.mean()),
         deviation=float(values.std()),
@@ -300,6 +308,8 @@ def diagnose(
         cv=variation(values),
         histogram=histogram(values),
         sampled=int(fair.sum()),
+        limit=limit,
+        at_limit=float((tokens[fair] >= limit).mean()) if limit and fair.any() else math.nan,
         length=r,
         length_interval=correlation_interval(r, int(fair.sum())),
         line=trend(counted[fair], np.log(tokens[fair])),
@@ -314,4 +324,40 @@ def diagnose(
         relevance_interval=correlation_interval(plain, int(chosen.sum())),
         partial=partial,
         partial_interval=correlation_interval(partial, int(chosen.sum()), controls=1),
+        undefined={},
     )
+    related = _still({"norms": counted[fair], "lengths": np.log(tokens[fair])})
+    judged = _still({"norms": counted[chosen], "marks": marks})
+    few, alone = (
+        "so few texts, or a correlation of 1 or -1, give no interval",
+        "length alone tells the norms or the marks",
+    )
+    why = {
+        "cv": "the mean of the norms is 0",
+        "limit": "nobody says where texts were cut",
+        "at_limit": "nobody says where texts were cut",
+        "length": related,
+        "length_interval": related or few,
+        "effect_interval": effect.reason,
+        "longer": f"it needs a passage on each side, and there are {int(first.sum())} and {int(second.sum())}",
+        "apart_interval": apart.reason,
+        "relevance": judged,
+        "relevance_interval": judged or few,
+        "partial": judged or alone,
+        "partial_interval": judged or (alone if math.isnan(partial) else few),
+    }
+    found.undefined.update({name: reason for name, reason in why.items() if _unknown(getattr(found, name))})
+    return found
+
+
+def _still(series: dict[str, np.ndarray]) -> str:
+    """Why two series have no correlation, in a phrase; "" where they have one."""
+    n = min(map(len, series.values()))
+    if n < 2:
+        return f"it needs two texts, and there {'is' if n == 1 else 'are'} {n}"
+    still = [name for name, values in series.items() if not _varies(values)]
+    return f"{' and '.join(still)} do not vary" if still else ""
+
+
+def _unknown(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -22,9 +22,14 @@ from retriever.encoder import NO_VECTOR_CHANGES, Encoder
 from retriever.errors import RetrieverError
 from retriever.passages import Passage
 from retriever.shards import hash_file, open_array, open_table, shard_files
+from retriever.similarity import NORM_FLOOR
+from retriever.wording import counted
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+_CHECKED_AT_ONCE = 65_536
+_OFF_BY = 1e-3
+"""Unit vectors in float32 are within 1e-6 of length 1."""
 
 
 class Index:
@@ -145,6 +150,33 @@ class Index:
             details = "; ".join(f"{key}: index {built.get(key)!r}, encoder {given[key]!r}" for key in differing)
             raise RetrieverError(
                 f"index {self.folder} was built with {other} ({details}); take the index's, or build another"
+            )
+
+    def check_vectors(self, *, directions: bool = False) -> None:
+        """Refuse norms that are no positive number, and directions whose length is not 1.
+
+        Args:
+            directions: Read these too: 4 · dim bytes a passage, where the norms are 4.
+
+        Raises:
+            RetrieverError: How many vectors are damaged, and the first one's passage.
+        """
+        damaged: list[int] = []
+        for start, units, norms in self.chunks(_CHECKED_AT_ONCE):
+            bad = ~(np.isfinite(norms) & (norms > 0))
+            if directions:
+                with np.errstate(all="ignore"):  # what overflows is damaged
+                    lengths = np.sqrt(np.einsum("nd,nd->n", units, units))
+                # A vector of zeros keeps them, under the smallest norm there is.
+                empty = (lengths == 0) & (norms <= 2 * NORM_FLOOR)
+                bad |= ~((np.abs(lengths - 1) < _OFF_BY) | empty)
+            damaged.extend((start + np.flatnonzero(bad)).tolist())
+        if damaged:
+            first = self.passage(damaged[0]).id
+            raise RetrieverError(
+                f"index {self.folder} is damaged: {counted(len(damaged), 'vector')} of {len(self):,} "
+                f"{'has' if len(damaged) == 1 else 'have'} no positive finite norm{' and length 1' if directions else ''}, the first "
+                f"that of passage {first!r}; delete the folder and build it again"
             )
 
     def verify(self) -> None:

@@ -42,12 +42,14 @@ class Hubness:
         chance: What it would be if each query drew its k passages at random: N_k is then binomial.
         most: The largest N_k.
         never: Share of passages that no query has among its k best.
+        reason: Why the skewness is undefined, in a phrase; "" where it is not.
     """
 
     skewness: float
     chance: float
     most: int
     never: float
+    reason: str = ""
 
 
 def hubness(rows: npt.ArrayLike, n: int) -> Hubness:
@@ -68,6 +70,7 @@ def hubness(rows: npt.ArrayLike, n: int) -> Hubness:
         chance=(1 - 2 * share) / math.sqrt(variance) if variance > 0 else math.nan,
         most=int(counts.max()) if n else 0,
         never=float((counts == 0).mean()) if n else math.nan,
+        reason="" if spread > 0 else "every passage is ranked for equally many questions",
     )
 
 

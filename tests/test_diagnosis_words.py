@@ -83,7 +83,7 @@ def test_a_difference_of_length_is_not_taken_for_one_of_relevance() -> None:
 
 
 def test_relevance_beyond_length_can_help_or_work_against() -> None:
-    assert "counting magnitude can help" in verdict(diagnosed(figures(gain=0.3)))
+    assert "counting magnitude can help" in verdict(diagnosed(figures(gain=0.3), trained_for="dot"))
     against = diagnosed(figures(gain=-0.3))
     assert "works against them" in verdict(against)
     assert "not one of length" in by_title(against)["The same without length"].meaning

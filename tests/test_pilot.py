@@ -21,7 +21,7 @@ from rag_app.config_layers import setting_paths
 from rag_app.demo import PASSAGES, QUESTIONS
 from rag_app.diagnosis.pilot import Pilot
 from rag_app.diagnosis.pilot_config import PilotConfig, load_pilot_config
-from rag_app.diagnosis.pilot_words import pilot_headline, pilot_reading, pilot_reason
+from rag_app.diagnosis.pilot_words import pilot_differences, pilot_headline, pilot_reading, pilot_reasons
 from rag_app.errors import ConfigError
 from rag_app.pipeline import Pipeline
 from retriever.passages import Passage
@@ -107,7 +107,8 @@ def test_both_sides_are_trained_and_ranked_on_the_questions_at_hand(root: Path, 
 
     page = (root / "out/diagnosis.html").read_text()
     assert '<h2 id="pilot">Pilot</h2>' in page and "qnorm − dnorm" in page
-    assert re.search(r"Verdict: (The pilot does not tell|To fine-tune this encoder)", done.stdout)
+    assert pilot["sweep"]["rows"] and "Pilot, against cosine trained alike: qnorm" in written["reasons"][1]
+    assert f"Verdict: {written['verdict'][:40]}" in done.stdout and "As it comes: " in written["verdict"]
     # Where it was stopped it goes on: what is there is not trained again.
     again = magrag(root, *command, "--json")
     assert "step 1:" in done.output and "step 1:" not in again.output
@@ -130,11 +131,23 @@ def test_mistakes_are_told_before_anything_is_loaded(root: Path, data: str, pilo
     assert re.search(message, str(done.exception)) and "loading encoder" not in done.output
 
 
-def outcome(low: float, high: float) -> Pilot:
-    """A pilot whose interval of qnorm − dnorm is this."""
-    change = Comparison(
-        "dnorm", "qnorm", "d", RANKING, 30, (low + high) / 2, (low, high), 9, 5, 16, "permutation", 0.1, 0.1, False
-    )
+NONE = (-0.02, 0.01)
+ABOVE, BELOW = (0.01, 0.05), (-0.03, -0.01)
+Interval = tuple[float, float]
+
+
+def change(baseline: str, interval: Interval) -> Comparison:
+    middle = sum(interval) / 2
+    return Comparison(baseline, "s", "d", RANKING, 30, middle, interval, 9, 5, 16, "permutation", 0.1, 0.1, False)
+
+
+def outcome(
+    sides: Interval,
+    cosine: tuple[Interval, Interval] = (ABOVE, ABOVE),
+    untrained: tuple[Interval, Interval] = (ABOVE, ABOVE),
+    both: Interval = ABOVE,
+) -> Pilot:
+    """A pilot by its intervals: of qnorm − dnorm, of (qnorm, dnorm) − cosine and − untrained, of cosine − untrained."""
     rows = [
         Row("d", RANKING, trained, by, 30, value, None, [value])
         for trained, by, value in (
@@ -145,22 +158,73 @@ def outcome(low: float, high: float) -> Pilot:
             ("dnorm", "dnorm", 0.62),
         )
     ]
-    rows = [replace(row, against_dnorm=change) if row.trained_for == "qnorm" else row for row in rows]
+    rows[2] = replace(rows[2], against_untrained=change(UNTRAINED, both))
+    for place, own, before in zip((3, 4), cosine, untrained, strict=True):
+        rows[place] = replace(
+            rows[place], against_cosine=change("cosine", own), against_untrained=change(UNTRAINED, before)
+        )
+    rows[3] = replace(rows[3], against_dnorm=change("dnorm", sides))
     return Pilot(Sweep([], [], rows), "pairs.jsonl", 40, (0, 1), 1283, 5183)
 
 
-def test_the_interval_decides_the_words() -> None:
-    keeps, takes, open_ = outcome(0.01, 0.05), outcome(-0.03, -0.01), outcome(-0.02, 0.01)
-    assert (keeps.side, takes.side, open_.side) == ("qnorm", "dnorm", "")
-    assert "normalise the questions and keep the passages' magnitude (qnorm)" in pilot_headline(keeps)
-    assert "normalise the passages and keep the questions' magnitude (dnorm)" in pilot_headline(takes)
-    assert "does not tell" in pilot_headline(open_) and "the default stands: qnorm or dot" in pilot_headline(open_)
-    assert "-2.0 points of nDCG@10 over 30 questions, 95 % interval -3.0 to -1.0, below 0" in pilot_reason(takes)
-    assert "above 0" in pilot_reason(keeps) and "which holds 0" in pilot_reason(open_)
+def test_a_side_ahead_of_the_other_and_of_cosine_is_recommended() -> None:
+    keeps, takes = outcome(ABOVE), outcome(BELOW)
+    assert (keeps.side, takes.side, keeps.advised, takes.advised) == ("qnorm", "dnorm", "qnorm", "dnorm")
+    assert (
+        "To fine-tune this encoder, normalise the questions and keep the passages' magnitude (qnorm)"
+        in pilot_headline(keeps)
+    )
+    assert (
+        "To fine-tune this encoder, normalise the passages and keep the questions' magnitude (dnorm)"
+        in pilot_headline(takes)
+    )
+    assert "and than untrained." in pilot_headline(takes)
+    assert "nothing shows it to be ahead of the untrained encoder" in pilot_headline(
+        outcome(ABOVE, untrained=(NONE, NONE))
+    )
+    first, against, before = pilot_reasons(outcome(BELOW, (BELOW, NONE)))
+    assert "nDCG@10 over 30 questions, qnorm − dnorm is -2.0 points, 95 % interval -3.0 to -1.0, below 0; it" in first
+    assert "cosine trained alike: qnorm -2.0 points, 95 % interval -3.0 to -1.0, below 0; dnorm -0.5 points" in against
+    assert "which holds 0" in against and before.count("above 0") == 2
+    assert [name for name, _ in pilot_differences(keeps)][:3] == ["qnorm − dnorm", "qnorm − cosine", "dnorm − cosine"]
     reading = pilot_reading(takes)
     assert reading.value == "-2.0 points" and reading.detail.endswith("30 questions, 2 seeds")
     for words in ("untrained 61.0 by cosine and 52.0 by magnitude", "1,283 of 5,183 passages", "by cosine 62.5"):
         assert words in reading.meaning
+
+
+@pytest.mark.parametrize(
+    ("found", "advised", "words"),
+    [
+        (
+            outcome(ABOVE, (BELOW, BELOW)),
+            "cosine",
+            "Stay with cosine, which normalises both sides: trained by qnorm, the",
+        ),
+        (
+            outcome(NONE, (BELOW, BELOW)),
+            "cosine",
+            "Stay with cosine, which normalises both sides: trained by qnorm as well as",
+        ),
+        # dnorm, the better side, is what is weighed: that qnorm is behind cosine does not count.
+        (outcome(BELOW, (BELOW, ABOVE)), "dnorm", "normalise the passages"),
+        (outcome(BELOW, (BELOW, NONE)), "", "dnorm is the better (normalise the passages and keep"),
+        (outcome(ABOVE, (NONE, NONE)), "", "nothing shows it to be ahead of cosine trained alike"),
+        (outcome(ABOVE, untrained=(BELOW, ABOVE)), "untrained", "it ranks worse than it does untrained, by cosine"),
+        (
+            outcome(NONE, (BELOW, BELOW), both=BELOW),
+            "untrained",
+            "than by cosine trained alike, and that worse than it does",
+        ),
+        (outcome(NONE, (NONE, BELOW)), "", "shows neither to be ahead of cosine trained alike"),
+        (outcome(NONE, (NONE, NONE)), "", "the default stands: qnorm or dot"),
+        (outcome(NONE, (ABOVE, NONE)), "", "does not tell which side to normalise; qnorm alone is ahead of cosine"),
+        (outcome(NONE), "", "qnorm and dnorm are each ahead of cosine trained alike"),
+    ],
+)
+def test_cosine_and_no_training_are_weighed_too(found: Pilot, advised: str, words: str) -> None:
+    assert found.advised == advised and words in pilot_headline(found)
+    assert ("To fine-tune this encoder" in pilot_headline(found)) == (advised in ("qnorm", "dnorm"))
 
 
 def test_the_shipped_file_names_every_setting_that_counts() -> None:

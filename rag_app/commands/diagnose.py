@@ -56,9 +56,11 @@ def diagnose(
     from rag_app import console
     from rag_app.diagnosis.pilot_config import load_pilot_config
     from rag_app.diagnosis.run import diagnose_data
-    from rag_app.out_folder import own_folder
+    from rag_app.out_folder import own_folder, refuse_foreign
     from retriever.shards import write_json
 
+    if out is not None:
+        refuse_foreign(out, ("diagnosis.json", "pilot"), "a diagnosis")
     settings = load_settings(config, set_, corpus, index)
     name = encoder or settings.page_encoders[0]
     settings.encoder(name)  # a misspelt name should not have to wait for the data

@@ -67,9 +67,10 @@ def _cloud(figures: Diagnosis, what: str, symbol: str) -> str:
         "below has the means by length."
     )
     rows = bands(figures.points)
+    until = f", cut at {figures.limit:,} tokens" if figures.at_limit > 0 else ""
     table = table_html(Table(f"Magnitude of {what} by length", ("tokens", what, f"mean {symbol}"), rows))
     return (
-        f'<figure class="norm"><figcaption>Magnitude of {text(what)} against the length of their text</figcaption>'
+        f'<figure class="norm"><figcaption>Magnitude of {text(what)} against the length of their text{until}</figcaption>'
         f"{cloud_html(figures.points, label, 'tokens', figures.line, f'norm {symbol}')}{details('As a table', table)}</figure>"
     )
 

@@ -83,8 +83,8 @@ def diagnose_pairs(pipeline: Pipeline, name: str, pairs: PairSet, *, seed: int =
         trained_for=encoder.spec.trained_for,
         dataset=pairs.name,
         sides=(
-            unmarked_diagnosis(encoded.left.norms, lengths[0]),
-            unmarked_diagnosis(encoded.right.norms, lengths[1]),
+            unmarked_diagnosis(encoded.left.norms, lengths[0], encoder.spec.query_max_tokens),
+            unmarked_diagnosis(encoded.right.norms, lengths[1], encoder.spec.query_max_tokens),
         ),
         anisotropy=(anisotropy([encoded.left.units]), anisotropy([encoded.right.units])),
         rows=tuple(rows),

@@ -70,6 +70,7 @@ def diagnose_encoder(
     index.check_encoder(encoder)
     if not len(index):
         raise ConfigError(f"{config.corpus} holds no passages, so there is nothing to measure")
+    index.check_vectors()
     marked, datasets, unmarked = _marked(config) if asked is None else _marks_of(asked, config)
     relevant, others = np.zeros(len(index), dtype=bool), np.ones(len(index), dtype=bool)
     relevant[list(index.find(marked.own).values())] = True
@@ -83,7 +84,9 @@ def diagnose_encoder(
         fair[np.random.default_rng(0).choice(len(index), sample, replace=False)] = True
     rows = np.flatnonzero(fair | relevant)
     lengths = _lengths(index, encoder, rows)
-    figures = diagnose(index.norms(), rows, lengths, relevant, others, sampled=fair[rows])
+    figures = diagnose(
+        index.norms(), rows, lengths, relevant, others, sampled=fair[rows], limit=encoder.spec.passage_max_tokens
+    )
     place = config.index.path or config.corpus
     return Diagnosed(name, encoder.name, encoder.spec.trained_for, place, datasets, unmarked, figures)
 

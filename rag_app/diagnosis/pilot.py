@@ -77,6 +77,29 @@ class Pilot:
         """The variant that ranks better by more than chance, qnorm or dnorm; "" where the interval holds 0 or there is none."""
         return {1: "qnorm", -1: "dnorm"}.get(side(self.difference) or 0, "")
 
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The variants that are to be weighed against cosine: the better one, or both where they cannot be told apart."""
+        return (self.side,) if self.side else ("qnorm", "dnorm")
+
+    def all_are(self, where: int, baseline: str) -> bool:
+        """Whether every one of `sides` lies there (1 above, -1 below) of "cosine" trained alike, or of the "untrained" encoder."""
+        return all(side(getattr(self.row(name), f"against_{baseline}")) == where for name in self.sides)
+
+    @property
+    def advised(self) -> str:
+        """What the paired intervals speak for.
+
+        Returns:
+            "qnorm" or "dnorm": it ranks better than the other one and than cosine trained alike. "cosine" or "untrained": the
+            better variant, or both, rank worse than that. "" where nothing is shown.
+        """
+        if self.all_are(-1, "cosine"):
+            return "untrained" if side(self.row("cosine").against_untrained) == -1 else "cosine"
+        if self.all_are(-1, "untrained"):
+            return "untrained"
+        return self.side if self.all_are(1, "cosine") else ""
+
 
 def run_pilot(
     pilot: PilotConfig,

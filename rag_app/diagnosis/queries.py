@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -18,9 +19,13 @@ from retriever.index import Index
 from retriever.neighbours import Hubness, anisotropy, hubness, overlap
 from retriever.search.exact import CHUNK_ROWS, ExactSearcher
 from retriever.similarity import COSINE, QNORM
+from retriever.wording import counted
 
 K = 10
 """Depth at which rankings are compared."""
+
+CHANCE = 0.2
+"""Where two rankings at random would share this much of their k best, that two share much says little: k of n passages, k / n."""
 
 NEGATIVES = 7
 """Passages of a question beside its positive that enter the Fisher-type diagnostic: the nearest by cosine."""
@@ -35,12 +40,14 @@ class Asked:
         queries: Of the questions' vectors, their norms and lengths; nothing in it is about relevance.
         anisotropy: Of the questions' directions, and of all passages'.
         k: Depth of the rankings.
-        overlap: Mean share of the k best by cosine that are among the k best by magnitude (γd = 0: qnorm and dot).
+        overlap: Mean share of the k best by cosine that are among the k best by magnitude (γd = 0: qnorm and dot); NaN where
+            rankings at random would share `CHANCE` of them.
         overlap_interval: Bootstrap over questions; None with fewer than two.
-        shares: That share, by question.
+        shares: That share, by question; none where it says nothing.
         by_cosine: Hubness of the ranking by cosine.
         by_magnitude: Of that by magnitude.
         fisher: Which side to normalise before fine-tuning.
+        undefined: Why, in a phrase, by the name of each figure of overlap that is NaN or None.
     """
 
     dataset: str
@@ -53,6 +60,7 @@ class Asked:
     by_cosine: Hubness
     by_magnitude: Hubness
     fisher: FisherDiagnostic
+    undefined: dict[str, str]
 
 
 def diagnose_queries(
@@ -75,6 +83,7 @@ def diagnose_queries(
     """
     index, encoder = pipeline.index(name), pipeline.encoder(name)
     index.check_encoder(encoder)
+    index.check_vectors(directions=True)
     texts = [question.question for question in questions]
     queries = encoder.encode_queries(texts)
     searcher = ExactSearcher(index, pipeline.config.encoders[name].device)
@@ -84,8 +93,16 @@ def diagnose_queries(
     for similarity in (COSINE, QNORM):
         ranked = searcher.search(queries, similarity, k + marked.most_excluded).rows
         rankings.append(np.array([_without(row, own, k) for row, own in zip(ranked, marked.excluded, strict=True)]))
-    shares = overlap(*rankings)
-    interval = bootstrap_interval(shares, seed)
+    undefined = {}
+    shares, interval = np.zeros(0), None
+    if k >= CHANCE * len(index):
+        rank = f"{k} of {counted(len(index), 'passage')} are ranked, and rankings at random would share {100 * k / len(index):.0f} %"
+        undefined = dict.fromkeys(("overlap", "overlap_interval"), rank)
+    else:
+        shares = overlap(*rankings)
+        interval = bootstrap_interval(shares, seed)
+        if interval is None:
+            undefined["overlap_interval"] = "it needs two questions"
     candidates = _candidates(index, queries, searcher, marked, seed)
     progress = pipeline.progress
     if candidates is None:
@@ -100,25 +117,26 @@ def diagnose_queries(
         )
     return Asked(
         dataset=dataset,
-        queries=unmarked_diagnosis(queries.norms, encoder.query_lengths(texts)),
+        queries=unmarked_diagnosis(queries.norms, encoder.query_lengths(texts), encoder.spec.query_max_tokens),
         anisotropy=(
             anisotropy([queries.units]),
             anisotropy(units for _, units, _ in index.chunks(CHUNK_ROWS)),
         ),
         k=k,
-        overlap=float(shares.mean()),
+        overlap=float(shares.mean()) if len(shares) else math.nan,
         overlap_interval=interval[0] if interval else None,
         shares=shares.tolist(),
         by_cosine=hubness(rankings[0], len(index)),
         by_magnitude=hubness(rankings[1], len(index)),
         fisher=fisher,
+        undefined=undefined,
     )
 
 
-def unmarked_diagnosis(norms: np.ndarray, lengths: np.ndarray) -> Diagnosis:
-    """Of vectors that nothing is relevant among."""
+def unmarked_diagnosis(norms: np.ndarray, lengths: np.ndarray, limit: int) -> Diagnosis:
+    """Of vectors that nothing is relevant among, whose texts were cut at `limit` tokens."""
     nobody = np.zeros(len(norms), dtype=bool)
-    return diagnose(norms, np.arange(len(norms)), lengths, nobody, nobody)
+    return diagnose(norms, np.arange(len(norms)), lengths, nobody, nobody, limit=limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,20 @@ from typing import Literal
 from rag_app.diagnosis.pairs import PairsDiagnosed
 from rag_app.diagnosis.passages import Diagnosed
 from rag_app.diagnosis.queries import Asked
-from rag_app.diagnosis.words import EVEN, Reading, beyond_length
+from rag_app.diagnosis.words import (
+    ALIKE,
+    EVEN,
+    Reading,
+    at_limit,
+    beyond_length,
+    counts_passages,
+    cut,
+    length_bias,
+    undefined,
+    untold,
+)
 from retriever.diagnostics import Diagnosis
 from retriever.fisher import FisherDiagnostic
-
-ALIKE = 0.95
-"""Where more of the best passages than this are the same, which of two rankings is taken hardly matters."""
 
 DEFAULT_SIDE = (
     "qnorm or dot for encoders that were trained contrastively before, dnorm for those that come from a language model"
@@ -29,7 +37,7 @@ def query_readings(asked: Asked) -> list[Reading]:
     """Every figure of questions and rankings with its meaning."""
     return [
         _norms(asked.queries, "Question norms", "|q|", "questions"),
-        _length(asked.queries, "Question norm and length"),
+        _length(asked.queries, "Question norm and length", "questions"),
         _anisotropy(asked.anisotropy, ("questions", "passages")),
         _overlap(asked),
         *_hubness(asked),
@@ -38,7 +46,9 @@ def query_readings(asked: Asked) -> list[Reading]:
 
 
 def _norms(figures: Diagnosis, title: str, symbol: str, what: str) -> Reading:
-    value = f"{100 * figures.cv:.1f} %" if math.isfinite(figures.cv) else "–"
+    title = f"{title} (coefficient of variation)"
+    if not math.isfinite(figures.cv):
+        return undefined(title, figures.undefined["cv"])
     detail = f"mean {symbol} {figures.mean:.3f}; 90 % of {figures.n:,} {what} between {figures.low:.3f} and {figures.high:.3f}"
     meaning = (
         "The length of a question's vector multiplies all of its scores (dot, dnorm) and moves no passage past another; it "
@@ -46,17 +56,17 @@ def _norms(figures: Diagnosis, title: str, symbol: str, what: str) -> Reading:
         if what == "questions"
         else "Coefficient of variation. What a similarity that counts magnitude multiplies the pairs' cosines by."
     )
-    return Reading(f"{title} (coefficient of variation)", value, detail, meaning)
+    return Reading(title, f"{100 * figures.cv:.1f} %", detail, meaning)
 
 
-def _length(figures: Diagnosis, title: str) -> Reading:
+def _length(figures: Diagnosis, title: str, what: str) -> Reading:
     title = f"{title} (Pearson, log tokens)"
     if not math.isfinite(figures.length):
-        return Reading(title, "–", "", "Norms or lengths do not vary, so there is nothing to relate.")
+        return undefined(title, figures.undefined["length"])
     interval = figures.length_interval
-    detail = f"95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}, {figures.sampled:,} texts" if interval else ""
-    meaning = f"Length goes with {100 * figures.length**2:.0f} % of the variance of these norms."
-    return Reading(title, f"{figures.length:+.2f}", detail, meaning)
+    detail = f"95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}, " if interval else ""
+    meaning = f"Length goes with {100 * figures.length**2:.0f} % of the variance of these norms.{cut(figures, what)}"
+    return Reading(title, f"{figures.length:+.2f}", f"{detail}{figures.sampled:,} texts{at_limit(figures)}", meaning)
 
 
 def _anisotropy(found: tuple[float, float], sides: tuple[str, str]) -> Reading:
@@ -69,6 +79,9 @@ def _anisotropy(found: tuple[float, float], sides: tuple[str, str]) -> Reading:
 
 
 def _overlap(asked: Asked) -> Reading:
+    title = f"Overlap@{asked.k} of cosine and magnitude"
+    if not math.isfinite(asked.overlap):
+        return undefined(title, asked.undefined["overlap"])
     interval = asked.overlap_interval
     detail = f"95 % interval {100 * interval[0]:.1f} to {100 * interval[1]:.1f} %, " if interval else ""
     kept = asked.overlap * asked.k
@@ -76,7 +89,6 @@ def _overlap(asked: Asked) -> Reading:
         f"Of the {asked.k} best passages by cosine, {kept:.1f} on average are among the {asked.k} best by magnitude (dot and "
         "qnorm rank alike). It says how much the choice changes, not which is better."
     )
-    title = f"Overlap@{asked.k} of cosine and magnitude"
     return Reading(title, f"{100 * asked.overlap:.1f} %", f"{detail}{asked.queries.n:,} questions", meaning)
 
 
@@ -85,7 +97,7 @@ def _hubness(asked: Asked) -> list[Reading]:
     for name, own in (("cosine", asked.by_cosine), ("magnitude", asked.by_magnitude)):
         title = f"Hubness by {name} (skewness of N_{asked.k})"
         if not math.isfinite(own.skewness):
-            found.append(Reading(title, "–", "", "Every passage is ranked for equally many questions."))
+            found.append(undefined(title, own.reason))
             continue
         meaning = (
             f"If questions drew passages at random it would be {own.chance:.1f}; above that, some passages are near to many "
@@ -117,26 +129,36 @@ def fisher_reading(found: FisherDiagnostic) -> Reading:
 
 def headline(found: Diagnosed, asked: Asked | None) -> str:
     """The verdict in a sentence: how to search with this encoder, by what these figures show."""
-    trained = found.trained_for
-    if found.figures.cv < EVEN or (asked is not None and asked.overlap >= ALIKE):
+    trained, overlap = found.trained_for, math.nan if asked is None else asked.overlap
+    if overlap >= ALIKE:
         return "Magnitude hardly matters here: rankings by cosine and by magnitude are nearly the same."
+    # Where rankings were compared, they decide.
+    if found.figures.cv < EVEN and math.isnan(overlap):
+        return "Magnitude hardly matters here: all vectors are nearly of one length."
     sign = beyond_length(found.figures)
-    if trained in ("cosine", "dnorm"):
+    if not counts_passages(trained):
         if sign == 1:
             return (
                 "Search by cosine, which ranks as the encoder was trained to. Relevant passages have the longer vectors for their "
                 "length, but nothing trained these magnitudes, and that alone does not make dot or qnorm rank better."
             )
-        return (
-            "Search by cosine, which ranks as the encoder was trained to: its magnitudes were not trained, and nothing here shows "
-            "that they tell of relevance."
+        tells = (
+            "whether they tell of relevance cannot be told"
+            if untold(found)
+            else "they tell little of relevance, if anything"
         )
+        return f"Search by cosine, which ranks as the encoder was trained to: its magnitudes were not trained, and {tells}."
     by = f"by {trained}, which the encoder was trained for" if trained else "by dot or qnorm"
+    if sign == 1 and length_bias(found.figures) and not trained:
+        return (
+            "Measure before counting magnitude: for their length, relevant passages have the longer vectors, but much of the "
+            "magnitude is length."
+        )
     if sign == 1:
         return f"Search {by}: beyond length, relevant passages have the longer vectors."
     if sign == -1:
         return "Measure before counting magnitude: for their length, relevant passages have the shorter vectors."
-    unseen = "cannot be told without marked passages" if sign is None else "cannot be seen here"
+    unseen = "cannot be told" if sign is None else "cannot be seen here"
     if trained:
         return f"Search {by}; whether its magnitudes tell of relevance {unseen}, so compare it with cosine first."
     return (
@@ -147,13 +169,17 @@ def headline(found: Diagnosed, asked: Asked | None) -> str:
 def query_reasons(asked: Asked) -> list[str]:
     """What questions and rankings add to the reasons, a sentence each."""
     kept = asked.overlap * asked.k
-    lines = [f"{kept:.1f} of the {asked.k} best passages by cosine are among the {asked.k} best by magnitude."]
+    lines = [
+        f"{kept:.1f} of the {asked.k} best passages by cosine are among the {asked.k} best by magnitude."
+        if math.isfinite(kept)
+        else f"How far rankings by cosine and by magnitude agree cannot be told: {asked.undefined['overlap']}."
+    ]
     own, other = asked.by_magnitude.skewness, asked.by_cosine.skewness
     if math.isfinite(own) and math.isfinite(other):
-        how = "more" if own > 1.1 * other else "less" if own < other / 1.1 else ""
         lines.append(
-            f"Counting magnitude concentrates rankings {how} on few passages (hubness {own:.1f} against {other:.1f})."
-            if how
+            f"Counting magnitude concentrates rankings {'more' if own > other else 'less'} on few passages (hubness {own:.1f} against "
+            f"{other:.1f})."
+            if _differ(own, other)
             else f"Counting magnitude concentrates rankings on few passages about as cosine does (hubness {own:.1f}, {other:.1f})."
         )
     if asked.fisher.verdict:
@@ -166,6 +192,11 @@ def query_reasons(asked: Asked) -> list[str]:
         )
     lines.append("`magrag eval` measures what the choice does to rankings and answers.")
     return lines
+
+
+def _differ(first: float, second: float) -> bool:
+    """By a tenth of the larger one, and by more than the one digit that is shown: skewness may be small, or negative."""
+    return abs(first - second) > 0.1 * max(1.0, abs(first), abs(second))
 
 
 def pair_readings(found: PairsDiagnosed) -> list[Reading]:
@@ -187,7 +218,7 @@ def pair_readings(found: PairsDiagnosed) -> list[Reading]:
         readings.append(Reading(f"Spearman by {row.similarity}", f"{100 * own.value:.2f}", detail, meaning))
     for place, figures in zip(("First", "Second"), found.sides, strict=True):
         readings.append(_norms(figures, f"{place} sentences' norms", "|v|", "sentences"))
-        readings.append(_length(figures, f"{place} sentences: norm and length"))
+        readings.append(_length(figures, f"{place} sentences: norm and length", "sentences"))
     return [*readings, _anisotropy(found.anisotropy, ("first sentences", "second sentences"))]
 
 

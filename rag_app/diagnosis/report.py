@@ -15,10 +15,10 @@ from eval.report.html.page import html_document
 from eval.report.render import aligned
 from eval.report.tables import Table
 from rag_app.diagnosis.figures import cards, count_chart, interval_table, norm_charts
-from rag_app.diagnosis.pairs import PairsDiagnosed
+from rag_app.diagnosis.pairs import Followed, PairsDiagnosed
 from rag_app.diagnosis.passages import Diagnosed
 from rag_app.diagnosis.pilot import TRAINED, Pilot
-from rag_app.diagnosis.pilot_words import pilot_headline, pilot_reading, pilot_reason
+from rag_app.diagnosis.pilot_words import pilot_differences, pilot_headline, pilot_reading, pilot_reasons
 from rag_app.diagnosis.queries import Asked
 from rag_app.diagnosis.query_words import (
     headline,
@@ -27,7 +27,7 @@ from rag_app.diagnosis.query_words import (
     query_readings,
     query_reasons,
 )
-from rag_app.diagnosis.words import Reading, readings, reasons
+from rag_app.diagnosis.words import UNDEFINED, Reading, readings, reasons
 from retriever.fisher import FisherDiagnostic
 
 WIDTH = 110
@@ -56,7 +56,7 @@ class DiagnosisReport:
     figures: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Verdict, words and figures; what is undefined is null."""
+        """Verdict, words and figures; what is undefined is null, and "reason" or "undefined" beside it says why."""
         return {
             **{name: value for name, value in self.figures.items() if not isinstance(value, dict)},
             "verdict": self.headline,
@@ -66,12 +66,17 @@ class DiagnosisReport:
         }
 
     def to_text(self) -> str:
-        """A terse table, then the verdict and its reasons."""
+        """A terse table, why figures are missing in it, then the verdict and its reasons."""
         rows: list[tuple[str, ...]] = [(own.title, own.value, own.detail) for own in self.readings]
         table = Table(
             "", ("figure", "value", "over"), [(title, value, detail) for title, value, detail in rows], names=3
         )
-        lines = [self.title, self.how, "", aligned(table), "", fill(f"Verdict: {self.headline}", WIDTH)]
+        lines = [self.title, self.how, "", aligned(table), ""]
+        why = [
+            fill(f"{UNDEFINED} {own.title}: {own.meaning}", WIDTH) for own in self.readings if own.value == UNDEFINED
+        ]
+        lines += [*why, ""] if why else []
+        lines += [fill(f"Verdict: {self.headline}", WIDTH)]
         lines += [fill(line, WIDTH, initial_indent="- ", subsequent_indent="  ") for line in self.reasons]
         return "\n".join(lines)
 
@@ -91,7 +96,7 @@ class DiagnosisReport:
 def index_report(found: Diagnosed, asked: Asked | None, pilot: Pilot | None = None) -> DiagnosisReport:
     """Of an index, with the questions asked of it where there are any, and with a pilot's trainings."""
     own = readings(found)
-    why = reasons(found)
+    why = reasons(found, math.nan if asked is None else asked.overlap)
     charts = _section("Passages", "passages", f'<div class="grid">{norm_charts(found.figures)}</div>')
     if asked is not None:
         # What the encoder was trained for comes last.
@@ -103,7 +108,7 @@ def index_report(found: Diagnosed, asked: Asked | None, pilot: Pilot | None = No
     head = headline(found, asked)
     if pilot is not None:
         own.insert(-1, pilot_reading(pilot))
-        why.insert(0, pilot_reason(pilot))
+        why = [*pilot_reasons(pilot), *why]
         head = f"{pilot_headline(pilot)} As it comes: {head}"
         charts += _pilot(pilot)
     return DiagnosisReport(
@@ -122,9 +127,10 @@ def index_report(found: Diagnosed, asked: Asked | None, pilot: Pilot | None = No
                 "trained_for": found.trained_for,
                 "corpus": found.corpus,
                 "datasets": found.datasets,
+                "unmarked": found.unmarked,
                 "passages": asdict(found.figures),
                 **({} if asked is None else {"questions": asdict(asked)}),
-                **({} if pilot is None else {"pilot": {"side": pilot.side, **asdict(pilot)}}),
+                **({} if pilot is None else {"pilot": {"side": pilot.side, "advised": pilot.advised, **asdict(pilot)}}),
             }
         ),
     )
@@ -171,24 +177,31 @@ def pairs_report(found: PairsDiagnosed) -> DiagnosisReport:
                 "dataset": found.dataset,
                 "sides": {"first": asdict(found.sides[0]), "second": asdict(found.sides[1])},
                 "anisotropy": {"first": found.anisotropy[0], "second": found.anisotropy[1]},
-                "similarities": {row.similarity: asdict(row) for row in found.rows},
+                "similarities": {row.similarity: _followed(row) for row in found.rows},
             }
         ),
     )
 
 
+def _followed(row: Followed) -> dict[str, Any]:
+    """Cosine has no change from itself."""
+    few = {} if row.spearman.interval else {"undefined": {"interval": "it needs three pairs"}}
+    return {name: value for name, value in asdict(row).items() if value is not None} | few
+
+
 def _questions(asked: Asked) -> str:
-    k = asked.k
-    both = np.bincount(np.rint(np.array(asked.shares) * k).astype(int), minlength=k + 1).tolist()
-    overlapping = count_chart(
-        both, f"Passages that both rankings have among their {k} best", f"of {k}, in both", "questions"
-    )
+    k, overlapping = asked.k, ""
+    if asked.shares:
+        both = np.bincount(np.rint(np.array(asked.shares) * k).astype(int), minlength=k + 1).tolist()
+        overlapping = count_chart(
+            both, f"Passages that both rankings have among their {k} best", f"of {k}, in both", "questions"
+        )
     hubs = table_html(
         Table(
             f"How unevenly passages occur among the {k} best",
             ("ranking by", f"skewness of N_{k}", "by chance", "most frequent", "never ranked"),
             [
-                (name, f"{own.skewness:.2f}", f"{own.chance:.2f}", f"{own.most:,}", f"{100 * own.never:.1f} %")
+                (name, _plainly(own.skewness), _plainly(own.chance), f"{own.most:,}", f"{100 * own.never:.1f} %")
                 for name, own in (("cosine", asked.by_cosine), ("magnitude", asked.by_magnitude))
             ],
         )
@@ -233,7 +246,7 @@ def _pilot(pilot: Pilot) -> str:
                 _bracketed(row.value, row.interval),
                 ", ".join(f"{value:.4f}" for value in row.by_seed),
                 f"{100 * norms.cv:.1f} %",
-                f"{norms.length:+.2f}",
+                f"{norms.length:+.2f}" if math.isfinite(norms.length) else UNDEFINED,
             )
         )
     trained = table_html(
@@ -245,10 +258,12 @@ def _pilot(pilot: Pilot) -> str:
             names=2,
         )
     )
-    own = pilot.difference
     difference = interval_table(
-        "qnorm − dnorm in nDCG@10, paired by question: above 0 qnorm ranks better",
-        [("difference", own.difference, own.interval, _bracketed(own.difference, own.interval, "+"))],
+        "Differences in nDCG@10, paired by question: above 0 the first ranks better",
+        [
+            (name, own.difference, own.interval, _bracketed(own.difference, own.interval, "+"))
+            for name, own in pilot_differences(pilot)
+        ],
         zero=True,
     )
     return _section("Pilot", "pilot", f'<div class="stack">{difference}{trained}</div>')
@@ -260,6 +275,10 @@ def _section(title: str, anchor: str, content: str) -> str:
 
 def _bracketed(value: float, interval: tuple[float, float] | None, sign: str = "") -> str:
     return f"{value:{sign}.4f}" + (f" [{interval[0]:{sign}.4f}, {interval[1]:{sign}.4f}]" if interval else "")
+
+
+def _plainly(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else UNDEFINED
 
 
 def _plain(value: Any) -> Any:
