@@ -156,8 +156,9 @@ def test_an_index_of_another_encoder_is_refused_and_questions_may_be_fewer(root:
 def test_without_questions_the_passages_alone_are_looked_at(root: Path) -> None:
     done = magrag(root, "--encoder", "tiny")
     assert done.exit_code == 0, done.output
-    assert "120 passages · " in done.stdout and "Cannot be told" not in done.stdout and "Overlap" not in done.stdout
-    assert "Without questions" in done.stdout
+    assert "120 passages · " in done.stdout and "Overlap" not in done.stdout and "Without questions" in done.stdout
+    # Why there is no Cohen's d stands below the table.
+    assert "– Relevant against other passages (Cohen's d): Cannot be told: no questions with marked" in done.stdout
 
 
 def test_sentence_pairs_are_scored_by_all_four(root: Path, config: Config, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,13 @@ import pytest
 
 from rag_app.diagnosis.figures import bands
 from rag_app.diagnosis.passages import Diagnosed
-from rag_app.diagnosis.words import Reading, readings, verdict
+from rag_app.diagnosis.queries import Asked, unmarked_diagnosis
+from rag_app.diagnosis.query_words import headline, query_reasons
+from rag_app.diagnosis.words import Reading, readings, reasons, verdict
 from rag_app.page.diagnose_view import render_diagnosis
-from retriever.diagnostics import Diagnosis, diagnose
+from retriever.diagnostics import Diagnosis, Effect, diagnose
+from retriever.fisher import unknown_fisher
+from retriever.neighbours import Hubness
 
 N = 800
 
@@ -30,6 +36,12 @@ def figures(*, slope: float = 0.0, gain: float = 0.0, noise: float = 0.3, short:
 def diagnosed(found: Diagnosis, **changes: Any) -> Diagnosed:
     facts: dict[str, Any] = {"encoder": "e", "model": "a model", "trained_for": "cosine", "corpus": "c"}
     return Diagnosed(**facts | {"datasets": ("demo",), "unmarked": "", "figures": found} | changes)
+
+
+def asked(overlap: float = 0.65, cosine: float = 2.0, magnitude: float = 2.7) -> Asked:
+    hubs = (Hubness(skewness, 1.3, 9, 0.4) for skewness in (cosine, magnitude))
+    queries = unmarked_diagnosis(np.array([1.0, 2.0]), np.array([5, 9]), 64)
+    return Asked("d", queries, (0.1, 0.2), 10, overlap, None, [], *hubs, unknown_fisher(0, "why"), {})
 
 
 def by_title(found: Diagnosed) -> dict[str, Reading]:
@@ -89,10 +101,94 @@ def test_relevance_beyond_length_can_help_or_work_against() -> None:
     assert "not one of length" in by_title(against)["The same without length"].meaning
 
 
+@pytest.mark.parametrize(
+    ("d", "interval", "size"),
+    [
+        (
+            0.14,
+            (0.02, 0.26),
+            "longer vectors, by Cohen's words with a negligible difference (+0.14): too little to count on",
+        ),
+        (-0.14, (-0.26, -0.02), "shorter vectors, by Cohen's words with a negligible difference"),
+        (0.31, (0.27, 0.35), "longer vectors, by Cohen's words with a small difference (+0.31)"),
+        (-0.9, (-1.0, -0.8), "shorter vectors, by Cohen's words with a large difference (-0.90): at equal length"),
+    ],
+)
+@pytest.mark.parametrize("trained", ["cosine", "dot", None])
+def test_reasons_go_by_the_size_of_the_difference_and_agree_with_the_headline(
+    d: float, interval: tuple[float, float], size: str, trained: str | None
+) -> None:
+    plain = replace(figures(), apart=Effect(d, 283, 4900), apart_interval=interval)
+    biased = replace(plain, length=-0.6)
+    for norms in (plain, biased):
+        for rankings in (None, asked(), asked(overlap=0.98)):
+            found = diagnosed(norms, trained_for=trained)
+            why = " ".join(reasons(found, math.nan if rankings is None else rankings.overlap))
+            said = headline(found, rankings)
+            helps = d > 0.2 and trained != "cosine" and norms is plain and (rankings is None or rankings.overlap < 0.95)
+            assert ("can help" in why) == helps
+            if helps:
+                assert said.startswith("Search by dot") and "longer vectors" in said
+            if rankings is not None and rankings.overlap > 0.95:
+                assert "hardly matters" in said and "works against" not in why
+            elif abs(d) < 0.2:
+                assert size in why and "the longer vectors" not in said and "the shorter vectors" not in said
+            else:
+                assert size in why
+                assert ("works against" in why) == (d < 0)
+
+
+def test_rankings_that_differ_are_not_called_alike_because_norms_are() -> None:
+    even = diagnosed(figures(noise=0.01))
+    assert even.figures.cv < 0.01
+    assert "all vectors are nearly of one length" in headline(even, None)
+    assert "nearly of one length" in headline(even, asked(overlap=math.nan))
+    assert "hardly" not in headline(even, asked(overlap=0.6))
+    assert "it changes rankings" in reasons(even, 0.6)[0] and "little to gain" in reasons(even, math.nan)[0]
+
+
+@pytest.mark.parametrize(
+    ("cosine", "magnitude", "words"),
+    [
+        (2.0, 2.7, "more on few passages (hubness 2.7 against 2.0)"),
+        (2.7, 2.0, "less on few passages (hubness 2.0 against 2.7)"),
+        (0.34, 0.26, "about as cosine does (hubness 0.3, 0.3)"),
+        (0.26, 0.34, "about as cosine does (hubness 0.3, 0.3)"),
+        (-1.0, -0.5, "more on few passages (hubness -0.5 against -1.0)"),
+        (-0.5, -1.0, "less on few passages (hubness -1.0 against -0.5)"),
+        (5.6, 5.9, "about as cosine does (hubness 5.9, 5.6)"),
+    ],
+)
+def test_hubness_that_reads_alike_is_called_alike_whatever_its_sign(
+    cosine: float, magnitude: float, words: str
+) -> None:
+    assert words in query_reasons(asked(cosine=cosine, magnitude=magnitude))[1]
+
+
+def test_texts_at_the_limit_are_said_to_be_cut() -> None:
+    lengths = np.array([256] * 71 + list(range(100, 129)))
+    norms, nobody = np.random.default_rng(0).uniform(1, 2, 100), np.zeros(100, dtype=bool)
+    found = diagnosed(diagnose(norms, np.arange(100), lengths, nobody, nobody, limit=256))
+    assert found.figures.at_limit == 0.71 and found.figures.limit == 256
+    reading = by_title(found)["Norm and length"]
+    assert (
+        "71 % at the limit of 256 tokens" in reading.detail
+        and "71 % of the passages reach its limit" in reading.meaning
+    )
+    assert "71 % of the passages reach its limit of 256 tokens" in verdict(found)
+    few = diagnosed(replace(found.figures, at_limit=0.1))
+    assert "10 % at the limit" in by_title(few)["Norm and length"].detail and "reach its limit" not in verdict(few)
+    assert "cut at 256 tokens" in render_diagnosis(few)
+
+
 def test_without_marks_nothing_is_claimed() -> None:
     found = diagnosed(figures(), datasets=(), unmarked="there are no questions")
     assert by_title(found)["Relevant against other passages"].meaning == "Cannot be told: there are no questions."
     assert "The same without length" not in by_title(found)
+    assert "cannot be told: there are no questions." in verdict(found)
+    marks = np.arange(3) < 2
+    some = diagnosed(diagnose([1.0, 2.0, 1.5], range(3), [4, 5, 6], marks, ~marks))
+    assert "it needs two passages that are marked and two that are not, and there are 2 and 1" in verdict(some)
 
 
 @pytest.mark.parametrize(
