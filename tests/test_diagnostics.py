@@ -184,3 +184,17 @@ def test_relevant_passages_outside_of_the_sample_count_in_no_figure_of_length() 
     assert found.compared == 7 and found.relevance == pytest.approx(
         stats.pearsonr(norms[chosen], relevant[chosen]).statistic
     )
+
+
+def test_every_figure_that_is_undefined_has_its_reason() -> None:
+    marks = np.array([True, True, False])
+    found = diagnose([2.0, 2.0, 2.0], range(3), [4, 9, 9], marks, ~marks, limit=9)
+    assert found.at_limit == pytest.approx(2 / 3)
+    unknown = {
+        name for name in found.__slots__ if getattr(found, name) is None or getattr(found, name) != getattr(found, name)
+    }
+    assert unknown == set(found.undefined) >= {"length", "effect_interval", "apart_interval", "relevance", "partial"}
+    assert found.undefined["length"] == "norms do not vary" and "2 and 1" in found.undefined["effect_interval"]
+    alone = diagnose([2.0], [0], [5], [True], [False])
+    assert alone.undefined["length"] == "it needs two texts, and there is 1" and "1 and 0" in alone.undefined["longer"]
+    assert "limit" in alone.undefined and all(alone.undefined.values())
