@@ -265,8 +265,8 @@ CLAIMS = (
         at_most(1e-10),
     ),
     Claim(
-        "Under dnorm the gradient is proportional to the query's norm, the softmax as it is",
-        "power 1: ‖q‖ (1 − p) / τ with p held fixed (equation 10)",
+        "With p held fixed the gradient under dnorm is proportional to the query's norm",
+        "power 1: ‖q‖ (1 − p) / τ (proposition 4.2, equation 10)",
         "gradients",
         ("dnorm/power of the query's norm in the gradient, p fixed, *",),
         near(1.0, 1e-6),
