@@ -76,8 +76,10 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
 
         async with contextlib.aclosing(previews.show(visit, _paths(files), _columns(roles), read)) as shown:
             async for html in shown:
-                # Gradio sends the last thing once more at the end, so that what is out of date ends with nothing.
-                yield gr.skip() if html is None else html
+                if html is not None:
+                    yield html
+        # Gradio sends the last thing once more at the end, when it may be out of date.
+        yield gr.skip()
 
     async def look(
         files: list[str] | None,
@@ -92,7 +94,7 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
             yield html
 
     async def show_new(
-        visit: str | None, files: list[str] | None, max_tokens: int, overlap: int
+        first: Update, visit: str | None, files: list[str] | None, max_tokens: int, overlap: int
     ) -> AsyncIterator[Update]:
         names = table_columns(_paths(files))
         guessed = guess_columns(names)
@@ -102,16 +104,16 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
             dropdown: gr.Dropdown([*without[role], *names], value=value or None)
             for dropdown, role, value in zip(bring.roles, without, roles, strict=True)
         }
-        first = {bring.columns: gr.Row(visible=bool(names)), **shown}
+        about = first | {bring.columns: gr.Row(visible=bool(names)), **shown}
         async for html in show(visit, files, max_tokens, overlap, roles):
-            yield first | {bring.preview: html}
-            first = {}
+            yield about | {bring.preview: html}
+            about = {}
 
     async def take(
         files: list[str] | None, max_tokens: int, overlap: int, request: gr.Request
     ) -> AsyncIterator[Update]:
-        async for update in show_new(request.session_hash, files, max_tokens, overlap):
-            yield {bring.progress: ""} | update
+        async for update in show_new({bring.progress: ""}, request.session_hash, files, max_tokens, overlap):
+            yield update
 
     async def make(
         files: list[str] | None,
@@ -183,6 +185,7 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
         left = [file for file in files if file not in was.files]
         if len(left) == len(files):
             yield told
+            yield gr.skip()
             return
         told[bring.files] = left or None
         if left and table_columns(_paths(left)) == table_columns(_paths(files)):
@@ -190,9 +193,8 @@ def _wire_bring(room: Room, bring: Bring, keep: Keep, parts: CompareParts) -> No
                 yield told | {bring.preview: html}
                 told = {}
             return
-        async for update in show_new(visit, left, max_tokens, overlap):
-            yield told | update
-            told = {}
+        async for update in show_new(told, visit, left, max_tokens, overlap):
+            yield update
 
     def cancel(request: gr.Request) -> None:
         """What became of it is told where it is watched: it may be whole by then."""
