@@ -98,10 +98,10 @@ _QUESTIONS = "questions, each with its mean over seeds"
 _PASSAGES = "passages, d being the mean over seeds"
 
 _FEW_SENTENCES = (
-    "123 updates of InfoNCE on some 1,300 pairs leave lengths nearly as they were (the untrained figures stand below); the "
+    "123 updates of InfoNCE on some 1,400 pairs leave lengths nearly as they were (the untrained figures stand below); the "
     "paper's trainings are of squared error on 950,000 pairs"
 )
-_FEW_UPDATES = "94 updates, after which figures are still near those of the untrained weights; the paper's are 32,000"
+_FEW_UPDATES = "94 updates of 32 pairs; the paper's are 32,000 of 256"
 _SHAPES = "generated shapes and small towers in place of COCO and ViT-B/32"
 _OUR_D = (
     f"{_SHAPES}; our d compares items that are right for more queries than the median item with the others, and the paper does "
