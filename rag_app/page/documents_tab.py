@@ -51,8 +51,9 @@ def lay_out_documents(room: Room, parts: CompareParts, tabs: gr.Tabs) -> None:
         with gr.Row(elem_classes="mg-documents"):
             bring = lay_out_bring(room)
         keep = lay_out_keep()
-    _wire_bring(room, bring, keep, parts)
-    _wire_keep(room, keep, parts, tabs)
+        # Inside, as the wiring keeps states: what stands between two tabs is counted by Gradio as a tab.
+        _wire_bring(room, bring, keep, parts)
+        _wire_keep(room, keep, parts, tabs)
 
     def show(chosen: str | None, kept: str, request: gr.Request) -> Update:
         return _listed(room, keep, owner_of(request, kept), chosen or "")
